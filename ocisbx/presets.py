@@ -1,0 +1,177 @@
+"""Presets and isolation levels: data only, in the shape (and the normal form) of SandboxConfig.
+
+What a preset says are wishes where limits are concerned (a host that cannot enforce them says so
+in the result); its isolation is as binding as the caller's own. `opens` states what the sandbox
+can reach; the manual page ocisbx-presets(7) explains it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+DEFAULT_PRESET = "coding-agent"
+
+
+class Preset(NamedTuple):
+    """`fields`: what SandboxConfig takes; `opens`: what a payload can reach, in one sentence."""
+
+    description: str
+    opens: str
+    fields: Mapping[str, Any]
+
+
+PRESETS: dict[str, Preset] = {
+    "coding-agent": Preset(
+        description="commands of a coding agent: edit, build and test the current directory",
+        opens="the workspace for writing; the host's programs and libraries for reading",
+        fields={
+            "network": "none",
+            "isolation": {"level": "restricted"},
+            "limits": {"memory_bytes": 4 * GIB, "pids": 1024, "rlimits": {"RLIMIT_CORE": (0, 0)}},
+        },
+    ),
+    "balanced": Preset(
+        description="as coding-agent, with the network and more room: installs and downloads",
+        opens=(
+            "what coding-agent opens, and the host's network: the internet, the local network, "
+            "every port on localhost and the host's abstract unix sockets"
+        ),
+        fields={
+            "network": "host",
+            "isolation": {"level": "restricted"},
+            "limits": {"memory_bytes": 8 * GIB, "pids": 4096, "rlimits": {"RLIMIT_CORE": (0, 0)}},
+        },
+    ),
+    "locked-down": Preset(
+        description="code that nobody has read: nothing written, little used, soon over",
+        opens="the workspace and the host's programs and libraries, for reading only",
+        fields={
+            "workspace": ":ro",
+            "network": "none",
+            "timeout_s": 600.0,
+            "runtime": {"names": ("strongest",)},
+            "isolation": {"level": "restricted"},
+            "limits": {
+                "memory_bytes": 1 * GIB,
+                "cpus": 1.0,
+                "pids": 256,
+                "rlimits": {"RLIMIT_CORE": (0, 0)},
+            },
+            "capture": {"max_bytes": 16 * MIB},
+        },
+    ),
+    "yolo": Preset(
+        description="a container for convenience, not for protection",
+        opens=(
+            "what balanced opens, a writable root (of this container only, where the root is a "
+            "directory), the usual capabilities within its user namespace, and all of the "
+            "machine's memory, processors and processes"
+        ),
+        fields={
+            "network": "host",
+            "isolation": {"level": "baseline", "read_only_root": False},
+        },
+    ),
+}
+
+
+class Level(NamedTuple):
+    """What an isolation level decides; every field can be overridden in `[isolation]`."""
+
+    description: str
+    capabilities: tuple[str, ...]
+    seccomp: str
+    no_new_privileges: bool
+    masked_paths: tuple[str, ...]
+    readonly_paths: tuple[str, ...]
+    read_only_root: bool
+
+
+# moby/profiles and moby oci/defaults.go (2026-06), as far as a path can name them: runtimes do not
+# expand globs (thermal_throttle). Paths that a kernel does not have are skipped by the runtimes.
+MASKED_PATHS: tuple[str, ...] = (
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+)
+# Readable by everybody, tell about the host's kernel and disks, and no program of a sandbox asks.
+MASKED_PATHS_RESTRICTED: tuple[str, ...] = (
+    *MASKED_PATHS,
+    "/proc/kallsyms",
+    "/proc/key-users",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/mdstat",
+)
+READONLY_PATHS: tuple[str, ...] = (
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+)
+# moby daemon/pkg/oci/caps/defaults.go: what docker gives a container.
+DOCKER_CAPABILITIES: tuple[str, ...] = (
+    "CAP_AUDIT_WRITE",
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_KILL",
+    "CAP_MKNOD",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_NET_RAW",
+    "CAP_SETFCAP",
+    "CAP_SETGID",
+    "CAP_SETPCAP",
+    "CAP_SETUID",
+    "CAP_SYS_CHROOT",
+)
+
+# The levels bear the names of Kubernetes' Pod Security Standards, weakest first. Capabilities hold
+# within the sandbox's own user namespace only.
+ISOLATION_LEVELS: dict[str, Level] = {
+    "privileged": Level(
+        description="namespaces only: for nested containers and file systems, not for protection",
+        capabilities=("ALL",),
+        seccomp="none",
+        no_new_privileges=False,
+        masked_paths=(),
+        readonly_paths=(),
+        read_only_root=False,
+    ),
+    "baseline": Level(
+        description="what docker gives a container, without gaining rights by setuid programs",
+        capabilities=DOCKER_CAPABILITIES,
+        seccomp="default",
+        no_new_privileges=True,
+        masked_paths=MASKED_PATHS,
+        readonly_paths=READONLY_PATHS,
+        read_only_root=False,
+    ),
+    "restricted": Level(
+        description="no capabilities, every mask, a root that cannot be written",
+        capabilities=(),
+        seccomp="default",
+        no_new_privileges=True,
+        masked_paths=MASKED_PATHS_RESTRICTED,
+        readonly_paths=READONLY_PATHS,
+        read_only_root=True,
+    ),
+}
