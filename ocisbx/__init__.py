@@ -1,0 +1,83 @@
+"""ocisbx: run one command in one fresh, hardened, rootless OCI container.
+
+    import ocisbx
+
+    result = ocisbx.run(["python3", "-c", "print(1)"], timeout_s=30)
+    print(result.stdout, result.termination, result.exit_code)
+
+Public names are resolved when they are first used, so that the import itself stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ocisbx.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from ocisbx.config import SandboxConfig
+    from ocisbx.errors import (
+        BundleError,
+        CgroupError,
+        CommandFailed,
+        ConfigError,
+        ExpectEOF,
+        ExpectTimeout,
+        InvalidState,
+        OcisbxError,
+        PolicyDenied,
+        RuntimeFailed,
+        RuntimeMissing,
+        TerminalError,
+        Unsupported,
+    )
+    from ocisbx.result import RunResult, Termination
+    from ocisbx.sandbox import AsyncSandbox, Sandbox, arun, run
+
+__all__ = [
+    "AsyncSandbox",
+    "BundleError",
+    "CgroupError",
+    "CommandFailed",
+    "ConfigError",
+    "ExpectEOF",
+    "ExpectTimeout",
+    "InvalidState",
+    "OcisbxError",
+    "PolicyDenied",
+    "RunResult",
+    "RuntimeFailed",
+    "RuntimeMissing",
+    "Sandbox",
+    "SandboxConfig",
+    "TerminalError",
+    "Termination",
+    "Unsupported",
+    "__version__",
+    "arun",
+    "run",
+]
+
+_HOMES = {
+    "AsyncSandbox": "sandbox",
+    "RunResult": "result",
+    "Sandbox": "sandbox",
+    "SandboxConfig": "config",
+    "Termination": "result",
+    "arun": "sandbox",
+    "run": "sandbox",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        message = f"module 'ocisbx' has no attribute {name!r}"
+        raise AttributeError(message)
+    value = getattr(import_module(f"ocisbx.{_HOMES.get(name, 'errors')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,110 @@
+"""The audit log: one line of JSON for each call, without anything secret [119].
+
+Arguments may hold passwords and tokens: those that look it are replaced. Values of environment
+variables are never written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING
+
+from ocisbx.errors import OcisbxError
+from ocisbx.places import ensure, find_places
+
+if TYPE_CHECKING:
+    from ocisbx.result import RunResult
+
+ROTATE_BYTES = 8 << 20
+KEPT_FILES = 4
+ARGUMENT_LIMIT = 512
+REDACTED = "[redacted]"
+
+# NAME=value and --name=value, for names that say that the value is a secret ...
+SECRET_NAME = re.compile(
+    r"(?i)(?P<name>[-\w.]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|"
+    r"credential|auth|private[-_]?key)[-\w.]*\s*[=:]\s*)(?P<value>\S.*)"
+)
+# ... and --name value in two arguments; `-u user:password`; a password in a URL.
+SECRET_OPTION = re.compile(
+    r"(?i)^--?[-\w]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|"
+    r"credential|private[-_]?key)[-\w]*$"
+)
+URL_PASSWORD = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+@", re.IGNORECASE)
+# Shapes of well-known tokens: AWS, GitHub, GitLab, Slack, JSON web tokens, sk- keys.
+TOKEN = re.compile(
+    r"\b(?:AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|"
+    r"xox[abpr]-[\w-]{10,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|sk-[\w-]{16,})"
+)
+
+
+def redact(argv: tuple[str, ...] | list[str]) -> list[str]:
+    """The arguments with what looks like a secret replaced, each cut to 512 characters."""
+    shown: list[str] = []
+    hide_next = False
+    for argument in argv:
+        if hide_next:
+            shown.append(REDACTED)
+            hide_next = False
+            continue
+        hide_next = SECRET_OPTION.match(argument) is not None
+        text = SECRET_NAME.sub(rf"\g<name>{REDACTED}", argument)
+        text = URL_PASSWORD.sub(rf"\g<scheme>{REDACTED}@", text)
+        text = TOKEN.sub(REDACTED, text)
+        shown.append(text if len(text) <= ARGUMENT_LIMIT else text[:ARGUMENT_LIMIT] + "...")
+    return shown
+
+
+def write_audit(result: RunResult, workdir: str) -> None:
+    """Append one line; a log that cannot be written is no reason for a call to fail."""
+    line = json.dumps(
+        {
+            "at": result.started_at,
+            "id": result.id,
+            "uid": os.getuid(),
+            "pid": os.getpid(),
+            "command": redact(result.command),
+            "workdir": workdir,
+            "runtime": f"{result.runtime.name} {result.runtime.version}",
+            "termination": result.termination.value,
+            "exit_code": result.exit_code,
+            "signal": result.signal,
+            "wall_s": result.usage.wall_s,
+            "stdout_bytes": result.stdout_bytes,
+            "stderr_bytes": result.stderr_bytes,
+            "unenforced": [
+                name for name, entry in result.enforcement.items() if entry.state != "enforced"
+            ],
+        },
+        ensure_ascii=False,
+    )
+    try:
+        _append(find_places().audit, line.encode(errors="replace") + b"\n")
+    except (OSError, OcisbxError):
+        return
+
+
+def _append(path: str, line: bytes) -> None:
+    # One write of one line: O_APPEND makes writers in other processes wait their turn.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        ensure(os.path.dirname(path))
+        descriptor = os.open(path, flags, 0o600)
+    try:
+        full = os.fstat(descriptor).st_size + len(line) > ROTATE_BYTES
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+    if full:
+        _rotate(path)
+
+
+def _rotate(path: str) -> None:
+    for number in range(KEPT_FILES - 1, 0, -1):
+        source = path if number == 1 else f"{path}.{number - 1}"
+        if os.path.exists(source):
+            os.replace(source, f"{path}.{number}")

@@ -1,0 +1,1 @@
+"""Backends: how a resolved container is lowered and driven. On Linux: `oci`, the direct driver."""

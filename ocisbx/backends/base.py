@@ -1,0 +1,97 @@
+"""The seam between what a caller wants and what carries it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    from ocisbx.outcome import Verdict
+    from ocisbx.plan import Plan
+    from ocisbx.result import ResourceUsage
+
+# A runtime that has not started the container by then has hung: the slowest one measured takes
+# 1.2 s in an emulated machine (test-machine.md).
+START_TIMEOUT_S = 20.0
+
+
+class Tier(StrEnum):
+    """How strongly a backend holds, strongest first."""
+
+    VM = "vm"
+    USER_KERNEL = "user_kernel"
+    NAMESPACE = "namespace"
+    POLICY = "policy"
+
+
+class Step(StrEnum):
+    """The points of a call that an observer is told about, in order."""
+
+    BUNDLE_MADE = "bundle made"
+    RUNTIME_STARTED = "runtime started"
+    CREATED = "container created"
+    RUNNING = "payload running"
+    REPORTED = "report received"
+    DELETING = "deleting"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: what differs between two runs of one plan.
+
+    `stdin`: bytes, a descriptor to relay, or nothing (/dev/null). `stdout`, `stderr`: a descriptor
+    to forward to; None captures. Callbacks get the bytes within the cap, as they come.
+    """
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    name: str | None = None
+    stdin: bytes | int | None = None
+    stdout: int | None = None
+    stderr: int | None = None
+    on_stdout: Callable[[bytes], None] | None = None
+    on_stderr: Callable[[bytes], None] | None = None
+    on_step: Callable[[Step], None] | None = None
+    start_timeout_s: float = START_TIMEOUT_S
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds of time.monotonic() at the turns of a call."""
+
+    started: float = 0.0
+    bundle_made: float = 0.0
+    runtime_ended: float = 0.0
+    cleaned: float = field(default=0.0)
+
+
+class Execution(Protocol):
+    """A payload that was started and is driven to its end."""
+
+    id: str
+
+    def wait(self, timeout_s: float | None = None) -> Verdict | None:
+        """The verdict, or None when `timeout_s` passed first."""
+
+    def kill(self, signal: int) -> None:
+        """Signal the payload's process, never the runtime."""
+
+    def cancel(self) -> None:
+        """End it: SIGTERM, the grace, SIGKILL."""
+
+    def usage(self) -> ResourceUsage:
+        """What it used; read before the context exits and its cgroup goes."""
+
+
+class Backend(Protocol):
+    """One way to run a plan."""
+
+    name: str
+    tier: Tier
+
+    def launch(self, plan: Plan, call: Call) -> AbstractContextManager[Execution]:
+        """Start the payload; leaving the context ends and removes what is left of it."""

@@ -1,0 +1,70 @@
+"""How a payload is ended: a schedule of ever harder steps, each certain to be reached.
+
+Never by killing the runtime first: a killed runtime leaves its container running.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ocisbx.outcome import Reason
+
+# How long a SIGKILL inside, the container's end, and the runtime's own cleanup may each take.
+SETTLE_S = 1.0
+
+
+class Ways(NamedTuple):
+    """What can be done about a payload, mildest first; each is called at most once."""
+
+    terminate: Callable[[], None]
+    kill_inside: Callable[[], None]
+    kill_init: Callable[[], None]
+    give_up: Callable[[], None]
+
+
+class Escalation:
+    """Steps that fall due one after the other; times are those of time.monotonic()."""
+
+    def __init__(self, ways: Ways) -> None:
+        self.reason: Reason | None = None
+        self._ways = ways
+        self._due: list[tuple[float, Callable[[], None]]] = []
+
+    def begin(self, reason: Reason | None, now: float, grace_s: float) -> None:
+        """Start ending it: SIGTERM now, SIGKILL after the grace (0: SIGKILL now).
+
+        The first reason stands; being asked again only hurries.
+        """
+        self.reason = self.reason or reason
+        if self._due:
+            self._hurry(now)
+            return
+        kill_at = now + grace_s
+        self._due = [
+            (kill_at, self._ways.kill_inside),
+            (kill_at + SETTLE_S, self._ways.kill_init),
+            (kill_at + 2 * SETTLE_S, self._ways.give_up),
+        ]
+        if grace_s > 0:
+            self._due.insert(0, (now, self._ways.terminate))
+
+    def _hurry(self, now: float) -> None:
+        late = [step for _, step in self._due if step is not self._ways.terminate]
+        self._due = [(now + SETTLE_S * turn, step) for turn, step in enumerate(late)]
+
+    @property
+    def next_at(self) -> float | None:
+        """When the next step falls due; None: nothing is."""
+        return self._due[0][0] if self._due else None
+
+    def advance(self, now: float) -> None:
+        """Take every step that has fallen due."""
+        while self._due and self._due[0][0] <= now:
+            self._due.pop(0)[1]()
+
+    def stop(self) -> None:
+        """It has ended: nothing more is due."""
+        self._due.clear()

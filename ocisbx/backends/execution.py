@@ -1,0 +1,351 @@
+"""OciExecution: one container from its bundle to its end, driven by one poll loop.
+
+The loop watches the init's socket, the runtime's end, the payload's streams and the caller's
+wishes, in one thread and without a thread of its own: `wait()` is the loop. Who wants to do
+something else meanwhile runs it in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from ocisbx.backends.base import Clock, Step
+from ocisbx.backends.endings import Escalation, Ways
+from ocisbx.init import protocol
+from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
+from ocisbx.result import ResourceUsage
+from ocisbx.runtime.log import last_error
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from ocisbx.backends.base import Call
+    from ocisbx.backends.stdio import PayloadStdio
+    from ocisbx.bundle.directory import BundleDirectory
+    from ocisbx.command import Child
+    from ocisbx.plan import Plan
+    from ocisbx.runtime.client import RuntimeClient
+
+# From the init's report to the runtime's own end (deleting its state): bounded, then by force.
+CLEANUP_S = 10.0
+READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+class OciExecution:
+    """Implements `backends.base.Execution` for a runc-shaped runtime."""
+
+    def __init__(
+        self,
+        container_id: str,
+        plan: Plan,
+        call: Call,
+        *,
+        bundle: BundleDirectory,
+        client: RuntimeClient,
+        stdio: PayloadStdio,
+    ) -> None:
+        self.id = container_id
+        self.clock = Clock(started=time.monotonic())
+        self.stdio = stdio
+        self._plan = plan
+        self._call = call
+        self._bundle = bundle
+        self._client = client
+        self._ending = Escalation(
+            Ways(self._terminate, self._kill_inside, self._kill_init, self._give_up)
+        )
+        # What the runtime prints: in memory, since it is nearly always nothing.
+        self._printed = os.memfd_create("runtime", os.MFD_CLOEXEC)
+        self._wishes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wished: list[Callable[[], None]] = []
+        self._socket: socket.socket | None = None
+        self._child: Child | None = None
+        self._init = -1
+        self._ready = False
+        self._report: End | StartFailure | None = None
+        self._exited: protocol.Exited | None = None
+        self._timeout_at: float | None = None
+        self._cleanup_at: float | None = None
+        self._hung = ""
+        self.verdict: Verdict | Failure | None = None
+
+    def start(self) -> None:
+        """Start the runtime; what it prints goes to the bundle, never into the payload's streams.
+
+        Raises:
+            RuntimeMissing: its binary cannot be started.
+        """
+        ours, theirs = protocol.report_socketpair()
+        self._socket = ours
+        ours.setblocking(False)
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._child = self._client.spawn_run(
+                self.id,
+                self._bundle.path,
+                stdio={0: null, 1: self._printed, 2: self._printed},
+                socket=theirs.fileno(),
+            )
+        finally:
+            theirs.close()
+            os.close(null)
+        self._timeout_at = time.monotonic() + self._call.start_timeout_s
+        self._tell(Step.RUNTIME_STARTED)
+
+    def wait(self, timeout_s: float | None = None) -> Verdict | Failure | None:
+        """Drive it to its end; None when `timeout_s` passed first."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while self.verdict is None:
+            if until is not None and time.monotonic() >= until:
+                return None
+            self._turn(until)
+        return self.verdict
+
+    def kill(self, number: int) -> None:
+        """Signal the payload's process; from any thread."""
+        self._wish(lambda: self._send(number, protocol.Target.PAYLOAD))
+
+    def cancel(self) -> None:
+        """End it: SIGTERM, the grace, SIGKILL; asked again, SIGKILL. From any thread."""
+        self._wish(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._plan.grace_s))
+
+    def end_now(self, reason: Reason) -> None:
+        """SIGKILL inside, at once; for the loop's own thread."""
+        self._ending.begin(reason, time.monotonic(), 0.0)
+
+    def capture_path(self, stream: str) -> str:
+        """Where this stream's capture lies while the payload runs."""
+        return f"{self._bundle.path}/{stream}"
+
+    def usage(self) -> ResourceUsage:
+        """What the payload and all that it started used, as far as it was measured."""
+        exited = self._exited
+        if exited is None:
+            return ResourceUsage()
+        runtime_cpu_s = None
+        total_s = (exited.total.user_usec + exited.total.system_usec) / 1e6
+        if self._child is not None and self._child.status is not None:
+            # The runtime has waited for the init, whose time is in its own sum (getrusage(2)).
+            runtime_cpu_s = max(0.0, self._child.status.cpu_s - total_s)
+        return ResourceUsage(
+            wall_s=exited.wall_ns / 1e9,
+            cpu_user_s=exited.total.user_usec / 1e6,
+            cpu_system_s=exited.total.system_usec / 1e6,
+            runtime_cpu_s=runtime_cpu_s,
+        )
+
+    def close(self) -> None:
+        """End what still runs, take the container away, free every descriptor; idempotent."""
+        if self.verdict is None:
+            # Callbacks and sinks of the caller's have no say any more.
+            self.stdio.close()
+        if self.verdict is None and self._child is not None:
+            self._ending.begin(Reason.CANCEL, time.monotonic(), 0.0)
+            self.wait()
+        self._hang_up()
+        self.stdio.close()
+        if self._child is not None:
+            self._child.close()
+        for descriptor in (self._init, self._wishes, self._printed):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._init = self._wishes = self._printed = -1
+
+    # ------------------------------------------------------------------------------- the loop
+    def _turn(self, until: float | None) -> None:
+        """Wait for one event and deal with everything that is there."""
+        assert self._child is not None
+        watched: dict[int, Callable[[], object]] = {self._wishes: self._take_wishes}
+        poller = select.poll()
+        poller.register(self._wishes, select.POLLIN)
+        if self._socket is not None:
+            watched[self._socket.fileno()] = self._take_packet
+            poller.register(self._socket, select.POLLIN)
+        if self._child.status is None:
+            watched[self._child.pidfd] = self._child.poll
+            poller.register(self._child.pidfd, select.POLLIN)
+        for pump in (self.stdio.feeder, *self.stdio.streams):
+            wanted = None if pump is None else pump.watch()
+            if pump is not None and wanted is not None:
+                watched[wanted[0]] = pump.pump
+                poller.register(*wanted)
+        for descriptor, _ in poller.poll(self._patience_ms(until)):
+            watched[descriptor]()
+        self._advance(time.monotonic())
+
+    def _patience_ms(self, until: float | None) -> float | None:
+        times = [
+            moment
+            for moment in (until, self._timeout_at, self._cleanup_at, self._ending.next_at)
+            if moment is not None
+        ]
+        return max(0.0, min(times) - time.monotonic()) * 1000 if times else None
+
+    def _advance(self, now: float) -> None:
+        """Let time pass, and see whether all is over."""
+        assert self._child is not None
+        if self._timeout_at is not None and now >= self._timeout_at:
+            self._timeout_at = None
+            self._on_timeout(now)
+        self._ending.advance(now)
+        if self._cleanup_at is not None and now >= self._cleanup_at:
+            self._cleanup_at = None
+            self._give_up()
+        if self._child.status is not None and self._socket is None:
+            self._conclude()
+
+    def _on_timeout(self, now: float) -> None:
+        if self._ready:
+            self._ending.begin(Reason.TIMEOUT, now, self._plan.grace_s)
+        else:
+            self._hung = f"it had not started the container after {self._call.start_timeout_s:g} s"
+            self._give_up()
+
+    def _take_wishes(self) -> None:
+        os.eventfd_read(self._wishes)
+        while self._wished:
+            self._wished.pop(0)()
+
+    def _wish(self, action: Callable[[], None]) -> None:
+        self._wished.append(action)
+        with contextlib.suppress(OSError):
+            os.eventfd_write(self._wishes, 1)
+
+    # ------------------------------------------------------------------------------- the init
+    def _take_packet(self) -> None:
+        assert self._socket is not None
+        try:
+            received = protocol.receive(self._socket)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            received = None
+        if received is None:
+            self._hang_up()
+            return
+        packet = received.packet
+        if isinstance(packet, protocol.Ready):
+            self._on_ready(received.pid)
+        elif isinstance(packet, protocol.Started):
+            self._tell(Step.RUNNING)
+        elif isinstance(packet, protocol.Failed):
+            self._on_report(StartFailure(packet.stage, packet.errno))
+        else:
+            self._exited = packet
+            own = packet.kind is protocol.Kind.EXITED
+            self._on_report(
+                End(
+                    exit_code=packet.status if own else None,
+                    signal=None if own else packet.status,
+                    signals_delivered=packet.signals,
+                )
+            )
+
+    def _on_ready(self, pid: int) -> None:
+        assert self._socket is not None
+        self._ready = True
+        if pid > 0:
+            with contextlib.suppress(ProcessLookupError):
+                self._init = os.pidfd_open(pid)
+        self._tell(Step.CREATED)
+        now = time.monotonic()
+        limit_s = self._plan.timeout_s
+        self._timeout_at = None if limit_s is None else now + limit_s
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            protocol.send_go(
+                self._socket,
+                stdin=self.stdio.stdin,
+                stdout=self.stdio.stdout,
+                stderr=self.stdio.stderr,
+                combine=self._plan.combine,
+            )
+        self.stdio.release()
+
+    def _on_report(self, report: End | StartFailure) -> None:
+        self._report = report
+        self._timeout_at = None
+        self._ending.stop()
+        self._cleanup_at = time.monotonic() + CLEANUP_S
+        self._tell(Step.REPORTED)
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                protocol.send_end(self._socket)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Close the socket: an init that still lives takes it as the driver's end, and ends."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            self._cleanup_at = self._cleanup_at or time.monotonic() + CLEANUP_S
+        self.stdio.release()
+
+    # ------------------------------------------------------------------------------ the ending
+    def _send(self, number: int, target: protocol.Target) -> None:
+        if self._socket is not None and self._ready and self._report is None:
+            with contextlib.suppress(OSError):
+                protocol.send_signal(self._socket, number, target)
+
+    def _terminate(self) -> None:
+        self._send(signal.SIGTERM, protocol.Target.PAYLOAD)
+
+    def _kill_inside(self) -> None:
+        self._send(signal.SIGKILL, protocol.Target.ALL)
+
+    def _kill_init(self) -> None:
+        """The kernel ends a pid namespace with its process 1 (pid_namespaces(7))."""
+        if self._init >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._init, signal.SIGKILL)
+
+    def _give_up(self) -> None:
+        """Last: the init hears a hang-up, then the runtime is killed; `_conclude` deletes."""
+        assert self._child is not None
+        self._kill_init()
+        self._hang_up()
+        self._child.kill()
+
+    def _conclude(self) -> None:
+        """The runtime has ended and the socket is closed: say what happened.
+
+        Everything inside is dead, so what the pipes hold now is all; only a reader of the
+        caller's that is slow may still have to be fed.
+        """
+        assert self._child is not None
+        self._ending.stop()
+        for stream in self.stdio.streams:
+            if not stream.closed:
+                stream.drain()
+        if self._ending.reason is not Reason.CANCEL and any(
+            watched is not None and watched[1] == select.POLLOUT
+            for watched in (stream.watch() for stream in self.stdio.streams)
+        ):
+            return
+        self.clock.runtime_ended = time.monotonic()
+        self.verdict = classify(self._evidence())
+
+    def _evidence(self) -> Evidence:
+        assert self._child is not None
+        status = self._child.status
+        assert status is not None
+        ended = status.exit_code if status.signal is None else -status.signal
+        words = ""
+        if not isinstance(self._report, End):
+            words = self._hung or last_error(self._bundle.log, self._printed)
+        return Evidence(
+            ready=self._ready,
+            report=self._report,
+            reason=self._ending.reason,
+            runtime_status=ended,
+            runtime_error=words,
+        )
+
+    def _tell(self, step: Step) -> None:
+        if self._call.on_step is not None:
+            self._call.on_step(step)

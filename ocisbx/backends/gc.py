@@ -1,0 +1,152 @@
+"""Taking away what dead owners left: bundles, containers, names; and nothing else.
+
+A container whose driver died ends by itself (its init hears the hang-up); what remains are a
+runtime that may still be cleaning up, its state, and our directories.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+from ocisbx.backends.names import lookup_name, names_directory
+from ocisbx.bundle.directory import remove_tree
+from ocisbx.bundle.owner import Owner, read_owner
+from ocisbx.errors import BundleError, OcisbxError
+from ocisbx.places import find_places
+from ocisbx.probe.processes import command_line, processes
+from ocisbx.quirks import find_quirks
+from ocisbx.runtime.client import RuntimeClient
+
+# A bundle without a record is one that is being made, unless it is older than any start takes.
+UNOWNED_S = 60.0
+# How many bundles of others a start looks at in passing.
+SWEEP_LIMIT = 16
+# How long a container may take to end by itself after its driver has died.
+SETTLE_S = 3.0
+
+_live: dict[str, float] = {}
+LIVE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A bundle whose owner is dead; `owner` None: it died before it wrote its record."""
+
+    id: str
+    path: str
+    owner: Owner | None
+
+
+def sweep() -> None:
+    """In passing, at every start: remove a few leftovers; never fails, never waits for long."""
+    now = time.monotonic()
+    try:
+        names = os.listdir(find_places().bundles)
+    except OSError:
+        return
+    for name in names[:SWEEP_LIMIT]:
+        if _live.get(name, -LIVE_S) + LIVE_S > now:
+            continue
+        found = examine(name)
+        if found is None:
+            _live[name] = now
+            if len(_live) > 4 * SWEEP_LIMIT:
+                _live.clear()
+            continue
+        with contextlib.suppress(OcisbxError, OSError):
+            remove(found, settle_s=0.0)
+
+
+def collect() -> list[Leftover]:
+    """Remove every leftover of this user; returns what was removed.
+
+    Raises:
+        BundleError: something cannot be deleted.
+    """
+    removed = []
+    for found in leftovers():
+        remove(found)
+        removed.append(found)
+    _forget_names()
+    return removed
+
+
+def leftovers() -> list[Leftover]:
+    try:
+        names = sorted(os.listdir(find_places().bundles))
+    except OSError:
+        return []
+    return [found for name in names if (found := examine(name)) is not None]
+
+
+def examine(name: str) -> Leftover | None:
+    """The leftover by this id; None when its owner lives, or may still be writing its record."""
+    path = f"{find_places().bundles}/{name}"
+    try:
+        owner = read_owner(path)
+    except BundleError:
+        try:
+            age_s = time.time() - os.lstat(path).st_mtime
+        except OSError:
+            return None
+        return Leftover(name, path, None) if age_s > UNOWNED_S else None
+    return None if owner.alive() else Leftover(name, path, owner)
+
+
+def remove(found: Leftover, settle_s: float = SETTLE_S) -> None:
+    """End what still runs of it, let the runtime forget it, delete its directory.
+
+    A runtime that still cleans up has `settle_s` to end by itself, and is then killed; with 0 it
+    is left alone, and all that it needs with it.
+
+    Raises:
+        BundleError: it cannot be deleted.
+    """
+    if not _end_processes(found, settle_s):
+        return
+    owner = found.owner
+    if owner is not None and os.path.isdir(f"{found.path}/{owner.id}"):
+        with contextlib.suppress(OcisbxError, KeyError):
+            RuntimeClient(
+                path=owner.runtime_path,
+                quirks=find_quirks(owner.runtime_name, owner.runtime_version),
+                root=found.path,
+                log=f"{found.path}/gc.log",
+                cell=owner.cell,
+            ).delete(owner.id, force=True)
+    remove_tree(found.path)
+
+
+def _end_processes(found: Leftover, settle_s: float) -> bool:
+    """Whether no runtime of this bundle runs any more."""
+    deadline = time.monotonic() + settle_s
+    while running := [pid for pid in processes() if _serves(pid, found.path.encode())]:
+        if not settle_s:
+            return False
+        if time.monotonic() > deadline:
+            for pid in running:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    return True
+
+
+def _serves(pid: int, mark: bytes) -> bool:
+    """A runtime that we started for this bundle: its arguments name our unguessable directory."""
+    return pid != os.getpid() and mark in command_line(pid)
+
+
+def _forget_names() -> None:
+    try:
+        names = os.listdir(names_directory())
+    except OSError:
+        return
+    for name in names:
+        holder = lookup_name(name)
+        if holder is None or not os.path.isdir(f"{find_places().bundles}/{holder}"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{names_directory()}/{name}")

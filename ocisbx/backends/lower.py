@@ -1,0 +1,126 @@
+"""Lowering: SandboxConfig and Host -> ContainerConfig -> Spec -> Plan.
+
+The only module between the models and the hot path: a plan that is at hand is launched without
+importing it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ocisbx.container.resolve import merge_preset, resolve
+from ocisbx.plan import Guard, Plan, RootNode, Shown, Template, fingerprint
+from ocisbx.probe.gather import gather
+from ocisbx.quirks import find_quirks
+from ocisbx.result import Enforced, RuntimeInfo
+from ocisbx.specgen.build import build_spec
+
+if TYPE_CHECKING:
+    from ocisbx.config import SandboxConfig
+    from ocisbx.container.model import ContainerConfig, Node
+    from ocisbx.host import Host
+
+
+def compile_plan(config: SandboxConfig) -> Plan:
+    """A plan for this machine, as it is now.
+
+    Raises:
+        ConfigError, RuntimeMissing, Unsupported: as `resolve`.
+    """
+    host = gather(merge_preset(config))
+    plan = lower(config, resolve(config, host), host)
+    return replace(plan, guards=_guards(config, host))
+
+
+def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan:
+    """The plan of a container; pure, so without guards."""
+    quirks = find_quirks(container.runtime.name, container.runtime.version)
+    identity = container.identity
+    shifted = host.uid == 0 and identity.uid_map[0].host != 0
+    return Plan(
+        template=make_template(container),
+        nodes=tuple(_root_node(node) for node in container.root.nodes),
+        root_directory=container.root.directory,
+        share_root=container.root.read_only and host.uid != 0,
+        runtime=RuntimeInfo(
+            requested=container.runtime_requested,
+            name=container.runtime.name,
+            path=container.runtime.path,
+            version=container.runtime.version,
+        ),
+        cell=container.cell,
+        # Ubuntu's AppArmor lets a runtime make user namespaces by its path, which a memfd hides.
+        sealed=quirks.sealed_pays and not host.apparmor_restricts_user_namespaces,
+        cgroup=container.cgroup,
+        environment=container.environment.fixed,
+        inherit=container.environment.inherit,
+        workdir=container.workdir,
+        shown=tuple(Shown(bind.source, bind.target) for bind in container.binds),
+        owner=(identity.uid_map[0].host + identity.uid, identity.gid_map[0].host + identity.gid)
+        if shifted
+        else None,
+        timeout_s=container.timeout_s,
+        grace_s=container.grace_s,
+        max_output_bytes=container.capture.max_bytes,
+        on_output_limit=container.capture.on_limit,
+        combine=container.capture.combine,
+        enforcement={
+            name: Enforced(entry.requested, entry.actual, entry.state, entry.how)
+            for name, entry in container.enforcement.items()
+        },
+        warnings=container.warnings,
+        guards=(),
+        sandbox_toml=config.to_toml(),
+    )
+
+
+def _root_node(node: Node) -> RootNode:
+    usual = 0o644 if node.kind == "file" else 0o755
+    return RootNode(node.kind, node.path, node.content, usual if node.mode is None else node.mode)
+
+
+def make_template(container: ContainerConfig) -> Template:
+    """config.json with random marks in its slots, cut there: no value of a caller's can be one."""
+    mark = secrets.token_hex(16)
+    marks = {
+        "args": json.dumps(f"{mark}:args"),
+        "env": json.dumps(f"{mark}:env"),
+        "id": f"{mark}:id",
+        "root": json.dumps(f"{mark}:root"),
+    }
+    spec = build_spec(
+        container,
+        container_id=f"{mark}:id",
+        root=f"{mark}:root",
+        argv=[f"{mark}:args"],
+        environment=[f"{mark}:env"],
+    )
+    rest = spec.to_json()
+    parts: list[str] = []
+    slots: list[str] = []
+    while True:
+        found = {slot: rest.find(text) for slot, text in marks.items() if text in rest}
+        if not found:
+            break
+        slot = min(found, key=lambda name: found[name])
+        before, _, rest = rest.partition(marks[slot])
+        parts.append(before)
+        slots.append(slot)
+    return Template((*parts, rest), tuple(slots))
+
+
+def _guards(config: SandboxConfig, host: Host) -> tuple[Guard, ...]:
+    """What must still be so for the plan to be used again."""
+    exact = [runtime.path for runtime in host.runtimes]
+    exact += ["/etc/subuid", "/etc/subgid", *host.texts]
+    # A directory's mtime changes when an entry comes or goes.
+    exact += ["/", "/etc"] if config.rootfs in (None, "host") else list(host.listings)
+    identity = [path for path in host.paths if path not in exact]
+    return tuple(
+        Guard(path, precise, fingerprint(path, exact=precise))
+        for paths, precise in ((exact, True), (identity, False))
+        for path in dict.fromkeys(paths)
+    )

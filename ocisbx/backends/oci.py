@@ -1,0 +1,130 @@
+"""The direct driver: a bundle, a runtime, an execution; the order of making and taking away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ocisbx.backends.base import Step, Tier
+from ocisbx.backends.execution import OciExecution
+from ocisbx.backends.names import claim_name, release_name
+from ocisbx.backends.stdio import PayloadStdio
+from ocisbx.bundle.directory import BundleDirectory
+from ocisbx.bundle.owner import Owner
+from ocisbx.errors import BundleError, OcisbxError
+from ocisbx.outcome import Reason
+from ocisbx.places import find_places
+from ocisbx.probe.processes import boot_id, start_time
+from ocisbx.quirks import find_quirks
+from ocisbx.runtime.client import RuntimeClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ocisbx.backends.base import Call
+    from ocisbx.plan import Plan
+
+
+class OciBackend:
+    """Runs plans on runc, crun and their kin."""
+
+    name = "oci"
+    tier = Tier.NAMESPACE
+
+    @contextlib.contextmanager
+    def launch(self, plan: Plan, call: Call) -> Iterator[OciExecution]:
+        """Start the payload of `call`; nothing of it is left when the context ends.
+
+        Raises:
+            BundleError: the bundle cannot be written (a full disk).
+            RuntimeMissing: the runtime's binary is gone.
+            InvalidState: the name is taken.
+        """
+        container_id = new_id()
+        with contextlib.ExitStack() as stack:
+            bundle = BundleDirectory(f"{find_places().bundles}/{container_id}")
+            client = client_for(plan, bundle)
+            started = time.monotonic()
+            bundle.create(0o711 if plan.owner is not None else 0o700)
+            stack.callback(_remove, bundle)
+            bundle.own(owner_record(container_id, plan, call))
+            bundle.configure(
+                plan.template.fill(
+                    container_id=container_id,
+                    root=bundle.make_root(plan),
+                    argv=call.argv,
+                    environment=plan.payload_environment(call.environment),
+                )
+            )
+            if call.name is not None:
+                claim_name(call.name, container_id)
+                stack.callback(release_name, call.name)
+            execution: OciExecution
+            stdio = PayloadStdio(plan, call, bundle.path, lambda: execution.end_now(Reason.OUTPUT))
+            execution = OciExecution(
+                container_id, plan, call, bundle=bundle, client=client, stdio=stdio
+            )
+            stack.callback(_delete, client, container_id, bundle, call)
+            stack.callback(execution.close)
+            execution.clock.started = started
+            execution.clock.bundle_made = time.monotonic()
+            if call.on_step is not None:
+                call.on_step(Step.BUNDLE_MADE)
+            execution.start()
+            yield execution
+
+
+def new_id() -> str:
+    """80 random bits: unique across processes and hosts, and not to be guessed."""
+    return secrets.token_hex(10)
+
+
+def client_for(plan: Plan, bundle: BundleDirectory) -> RuntimeClient:
+    return RuntimeClient(
+        path=plan.runtime.path,
+        quirks=find_quirks(plan.runtime.name, plan.runtime.version),
+        root=bundle.path,
+        log=bundle.log,
+        cell=plan.cell,
+        sealed=plan.sealed,
+    )
+
+
+def owner_record(container_id: str, plan: Plan, call: Call) -> Owner:
+    pid = os.getpid()
+    return Owner(
+        id=container_id,
+        name=call.name,
+        pid=pid,
+        start_time=start_time(pid) or 0,
+        boot_id=boot_id(),
+        created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        command=list(call.argv),
+        workdir=plan.workdir,
+        runtime_name=plan.runtime.name,
+        runtime_path=plan.runtime.path,
+        runtime_version=plan.runtime.version,
+        cell=plan.cell,
+        cgroup=plan.cgroup,
+    )
+
+
+def _delete(client: RuntimeClient, container_id: str, bundle: BundleDirectory, call: Call) -> None:
+    """A runtime that ended by itself has deleted its state; one that was killed has not."""
+    if call.on_step is not None:
+        call.on_step(Step.DELETING)
+    if os.path.isdir(f"{bundle.path}/{container_id}"):
+        client.delete(container_id, force=True)
+
+
+def _remove(bundle: BundleDirectory) -> None:
+    try:
+        bundle.remove()
+    except BundleError as error:
+        raise OcisbxError(
+            error.what, why=error.why, remedy="`ocisbx gc` tries again; " + error.remedy
+        ) from error

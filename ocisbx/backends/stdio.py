@@ -1,0 +1,106 @@
+"""The payload's three descriptors: our ends, driven by the loop, and its ends, handed over once."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ocisbx.capture import FileSink, ForwardSink, InputFeeder, OutputStream
+from ocisbx.result import Captured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ocisbx.backends.base import Call
+    from ocisbx.capture import Sink
+    from ocisbx.plan import Plan
+
+
+class PayloadStdio:
+    """Pipes for one payload. `stdin`, `stdout`, `stderr` are its ends until `release()`."""
+
+    def __init__(
+        self, plan: Plan, call: Call, directory: str, on_limit: Callable[[], None]
+    ) -> None:
+        """Make pipes, sinks and the input; captures lie in `directory`.
+
+        Raises:
+            OcisbxError: a capture file cannot be made, a descriptor of the caller's is not open.
+        """
+        self.stdin: int | None = None
+        self.stdout: int | None = None
+        self.stderr: int | None = None
+        self.feeder: InputFeeder | None = None
+        self.streams: list[OutputStream] = []
+        self._owner = plan.owner
+        self._cap_bytes = plan.max_output_bytes
+        self._on_limit = on_limit if plan.on_output_limit == "kill" else None
+        try:
+            self.stdout = self._output(
+                "stdout", self._sink(call.stdout, directory, "stdout"), call.on_stdout
+            )
+            if not plan.combine:
+                self.stderr = self._output(
+                    "stderr", self._sink(call.stderr, directory, "stderr"), call.on_stderr
+                )
+            if call.stdin is not None:
+                self.stdin = self._input(call.stdin)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def closed(self) -> bool:
+        """Whether every byte that was written has reached its sink."""
+        return all(stream.closed for stream in self.streams)
+
+    def release(self) -> None:
+        """Close the payload's ends: the payload alone holds them now."""
+        for name in ("stdin", "stdout", "stderr"):
+            descriptor = getattr(self, name)
+            if descriptor is not None:
+                os.close(descriptor)
+                setattr(self, name, None)
+
+    def finish(self, *, keep: bool) -> tuple[Captured, Captured]:
+        """What was captured of both streams; with combined streams the second is empty."""
+        captured = [stream.finish(keep=keep) for stream in self.streams]
+        self.close()
+        return captured[0], captured[1] if len(captured) > 1 else Captured()
+
+    def close(self) -> None:
+        """Give up whatever is open; idempotent."""
+        self.release()
+        if self.feeder is not None:
+            self.feeder.close()
+        for stream in self.streams:
+            stream.close()
+
+    @staticmethod
+    def _sink(forward: int | None, directory: str, name: str) -> Sink:
+        return FileSink(directory, name) if forward is None else ForwardSink(forward)
+
+    def _output(self, name: str, sink: Sink, on_data: Callable[[bytes], None] | None) -> int:
+        ours, theirs = os.pipe()
+        self.streams.append(
+            OutputStream(
+                name, ours, self._cap_bytes, sink, on_data=on_data, on_limit=self._on_limit
+            )
+        )
+        self._give(theirs)
+        return theirs
+
+    def _input(self, source: bytes | int) -> int:
+        theirs, ours = os.pipe()
+        self._give(theirs)
+        try:
+            self.feeder = InputFeeder(ours, source)
+        except BaseException:
+            os.close(theirs)
+            raise
+        return theirs
+
+    def _give(self, descriptor: int) -> None:
+        # A payload that is somebody else outside could not reopen its own /dev/stdout.
+        if self._owner is not None:
+            os.fchown(descriptor, *self._owner)

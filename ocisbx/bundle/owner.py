@@ -1,0 +1,59 @@
+"""owner.json: whose a bundle is, so that others can tell a live one from a leftover.
+
+A pid alone is reused; with its start time and the boot's id it names one process for good.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ocisbx.errors import BundleError
+from ocisbx.probe.processes import boot_id, start_time
+
+OWNER_FILE = "owner.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The driver of one call, and what somebody else needs to end its container."""
+
+    id: str
+    name: str | None
+    pid: int
+    start_time: int
+    boot_id: str
+    created_at: str
+    command: list[str]
+    workdir: str
+    runtime_name: str
+    runtime_path: str
+    runtime_version: str
+    cell: str
+    cgroup: bool
+
+    def alive(self) -> bool:
+        """True while the driver itself runs."""
+        return self.boot_id == boot_id() and start_time(self.pid) == self.start_time
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def read_owner(bundle: str) -> Owner:
+    """The record of the bundle at this path.
+
+    Raises:
+        BundleError: there is none (yet), it is not readable, or it is somebody else's.
+    """
+    path = f"{bundle}/{OWNER_FILE}"
+    try:
+        with open(path, encoding="utf-8") as file:
+            if os.fstat(file.fileno()).st_uid != os.geteuid():
+                raise BundleError(f"{path} belongs to somebody else")
+            raw: dict[str, Any] = json.load(file)
+            return Owner(**raw)
+    except (OSError, ValueError, TypeError) as error:
+        raise BundleError(f"{path} is not an owner's record", why=str(error)) from error

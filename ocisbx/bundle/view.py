@@ -1,0 +1,130 @@
+"""The root that we make for a container: a skeleton of mount points, links and small files.
+
+A read-only root is the same for every call of a plan, so it is made once for each user and kept
+among the things that can be made again (measured: a rootfs of one's own costs 3 to 10 ms a call on
+ext4, most of it for deleting directories that were mount points). Its name is the hash of its
+content; it is put in place whole, and never written again: containers see it read-only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ocisbx.errors import OcisbxError
+from ocisbx.init import init_path
+from ocisbx.places import ensure, find_places
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ocisbx.plan import RootNode
+
+# config.json's process.args[0]; a file of the root itself wherever the root is ours.
+INIT_NODE = "/.ocisbx/init"
+
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+KEPT_VIEWS = 64
+# A view that was used within this time may be a live container's root.
+IN_USE_S = 7 * 86400.0
+TOUCH_S = 3600.0
+
+
+@cache
+def init_bytes() -> bytes:
+    """The init for this machine, read once. Raises RuntimeMissing when it was not built."""
+    with open(init_path(), "rb") as file:
+        return file.read()
+
+
+def make_nodes(root: str, nodes: Iterable[RootNode]) -> None:
+    """Make the entries in the existing directory `root`, parents first.
+
+    Raises:
+        OSError: a full disk, a read-only file system, an entry that exists.
+    """
+    for node in nodes:
+        path = root + node.path
+        if node.kind == "directory":
+            os.mkdir(path, node.mode)
+            # Whatever the caller's umask; and mkdir(2) promises nothing about the sticky bit.
+            os.chmod(path, node.mode)
+        elif node.kind == "symlink":
+            os.symlink(node.content, path)
+        else:
+            is_init = node.path == INIT_NODE
+            write_file(path, init_bytes() if is_init else node.content.encode(), node.mode)
+
+
+def write_file(path: str, data: bytes, mode: int) -> None:
+    """A new file with exactly this mode. Raises OSError."""
+    descriptor = os.open(path, NEW, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def shared_view(nodes: tuple[RootNode, ...]) -> str | None:
+    """The directory that holds these nodes, made if it is not there; None where none can be kept
+    (a cache that is read-only, full, or on a file system from which nothing can be executed)."""
+    path = f"{find_places().cache}/views/{_digest(nodes)}"
+    try:
+        age_s = time.time() - os.stat(path).st_mtime
+        if age_s > TOUCH_S:
+            os.utime(path)
+    except FileNotFoundError:
+        try:
+            _publish(path, nodes)
+        except (OSError, OcisbxError):
+            return None
+    except OSError:
+        return None
+    return path
+
+
+@cache
+def _digest(nodes: tuple[RootNode, ...]) -> str:
+    digest = hashlib.sha256(init_bytes())
+    for node in nodes:
+        for text in (node.kind, node.path, node.content, f"{node.mode:o}"):
+            digest.update(text.encode() + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def _publish(path: str, nodes: tuple[RootNode, ...]) -> None:
+    parent = os.path.dirname(path)
+    ensure(os.path.dirname(parent))
+    ensure(parent)
+    if os.statvfs(parent).f_flag & os.ST_NOEXEC:
+        raise OcisbxError(f"{parent} lies on a file system mounted noexec")
+    draft = f"{parent}/.{secrets.token_hex(8)}"
+    os.mkdir(draft, 0o755)
+    try:
+        make_nodes(draft, nodes)
+        os.rename(draft, path)
+    except OSError:
+        shutil.rmtree(draft, ignore_errors=True)
+        # Somebody else was first: theirs has the same content.
+        if not os.path.isdir(path):
+            raise
+    prune_views(parent)
+
+
+def prune_views(parent: str) -> None:
+    """Forget views that nobody has used for long; never one that a container may have as root."""
+    with os.scandir(parent) as entries:
+        views = sorted(entries, key=lambda entry: entry.stat(follow_symlinks=False).st_mtime)
+    limit = time.time() - IN_USE_S
+    for entry in views[:-KEPT_VIEWS]:
+        if entry.stat(follow_symlinks=False).st_mtime < limit:
+            shutil.rmtree(entry.path, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""ContainerConfig and resolve(): every default is decided here and nowhere else."""

@@ -1,0 +1,179 @@
+"""What a container sees: its root, the caller's workspace and volumes, scratch memory."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ocisbx.container import paths, view
+from ocisbx.container.layout import Layout
+from ocisbx.container.model import Bind, Identity, Node, Root, Tmpfs
+from ocisbx.errors import ConfigError
+from ocisbx.host import Host, Link, PathKind
+from ocisbx.mounts import parse_workspace
+
+if TYPE_CHECKING:
+    from ocisbx.config import SandboxConfig, Volume
+    from ocisbx.container.paths import Given
+
+MIB = 1 << 20
+GIB = 1 << 30
+DEFAULT_TMPFS_BYTES = 1 * GIB
+# One inode for each 4 KiB: enough for any tree of small files that the bytes can hold.
+BYTES_PER_INODE = 4096
+
+OWN_DIRECTORIES = ("/proc", "/.ocisbx")
+DEV_BYTES = 64 << 10
+# Real directories in every sound root; a symlink there sends the runtime's own mounts elsewhere
+# (CVE-2026-41579, CVE-2023-27561, crun's CVE-2026-47766).
+REAL_IN_ROOT = ("dev", "proc", "sys", "etc")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The part of a ContainerConfig that has to do with files."""
+
+    root: Root
+    binds: tuple[Bind, ...]
+    tmpfs: tuple[Tmpfs, ...]
+    workdir: str
+
+
+def choose_files(
+    merged: SandboxConfig, host: Host, who: Identity, names: view.Names, *, read_only_root: bool
+) -> Files:
+    """Lay the container's files out.
+
+    Raises:
+        ConfigError: a path is missing, not a sandbox's to have, or cannot be where it should.
+    """
+    direct = None
+    if merged.rootfs in (None, "host"):
+        layout = Layout(host, *view.host_view(host))
+        generated = [*view.account_files(names), *view.host_files(names)]
+    else:
+        directory = _root_directory(host, merged.rootfs or "")
+        direct = None if read_only_root else directory
+        start = ([], []) if direct else view.directory_view(host, directory)
+        layout = Layout(host, *start)
+        generated = [] if direct else view.host_files(names)
+    for node in [*generated, *(Node(kind="directory", path=path) for path in OWN_DIRECTORIES)]:
+        layout.add_node(node)
+    layout.add_node(Node(kind="file", path="/.ocisbx/init", mode=0o755))
+    for tmpfs in _scratch(who):
+        layout.add_tmpfs(tmpfs)
+    if merged.network == "host":
+        _add_resolver(layout, host)
+    workdir = _add_requested(layout, host, merged)
+    return Files(
+        root=Root(directory=direct, read_only=read_only_root, nodes=() if direct else layout.nodes),
+        binds=layout.binds,
+        tmpfs=layout.tmpfs,
+        workdir=workdir,
+    )
+
+
+def _scratch(who: Identity) -> list[Tmpfs]:
+    return [
+        Tmpfs(target="/dev", size_bytes=DEV_BYTES, inodes=64, mode=0o755, no_exec=True),
+        _tmpfs("/tmp", 1 * GIB),
+        _tmpfs(who.home, 1 * GIB, mode=0o700),
+        _tmpfs("/dev/shm", 256 * MIB),
+    ]
+
+
+def _tmpfs(target: str, size_bytes: int, mode: int = 0o1777) -> Tmpfs:
+    inodes = max(64, size_bytes // BYTES_PER_INODE)
+    return Tmpfs(target=target, size_bytes=size_bytes, inodes=inodes, mode=mode)
+
+
+def _root_directory(host: Host, written: str) -> str:
+    fact = host.fact(written)
+    if fact.kind is not PathKind.DIRECTORY:
+        state = "does not exist" if fact.kind is PathKind.MISSING else "is not a directory"
+        raise ConfigError(
+            f"rootfs {written} {state}",
+            remedy="give an unpacked root (tools/build-rootfs makes some), or --rootfs host",
+        )
+    for entry in host.listings[fact.real]:
+        if entry.name in REAL_IN_ROOT and entry.kind != "directory":
+            raise ConfigError(
+                f"rootfs {written}: /{entry.name} is a {entry.kind}, not a directory",
+                why="the runtime mounts there, and would follow it out of the root",
+                remedy=f"replace it by an empty directory: mkdir {fact.real}/{entry.name}",
+            )
+    if fact.real in (*paths.KERNEL_TREES, "/"):
+        raise ConfigError(
+            f"rootfs {written} is the host's own root", remedy="--rootfs host shows its programs"
+        )
+    return fact.real
+
+
+def _add_resolver(layout: Layout, host: Host) -> None:
+    """resolv.conf as the host has it: only a container on the host's network can use it."""
+    fact = host.paths.get("/etc/resolv.conf")
+    if fact is None or fact.kind is not PathKind.FILE:
+        return
+    bind = Bind(source=fact.real, target="/etc/resolv.conf", read_only=True, directory=False)
+    layout.add_node(Node(kind="file", path=bind.target))
+    layout.add_bind(bind)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A mount of the caller's; `links`: the symlinks through which the caller named it."""
+
+    mount: Bind | Tmpfs
+    links: tuple[Link, ...] = ()
+
+
+def _add_requested(layout: Layout, host: Host, merged: SandboxConfig) -> str:
+    """Workspace, volumes and tmpfs of the caller, parents first; returns the working directory."""
+    wanted = [_wanted_volume(host, volume) for volume in merged.volumes]
+    for target, size in merged.tmpfs.items():
+        place = paths.check_target(target, "tmpfs")
+        wanted.append(Wanted(_tmpfs(place, size or DEFAULT_TMPFS_BYTES)))
+    workspace = _workspace(host, merged)
+    if workspace is not None:
+        given, read_only = workspace
+        target = paths.check_target(given.real, "workspace")
+        wanted.append(Wanted(_bind(host, given, target, read_only=read_only), given.fact.links))
+    for want in sorted(wanted, key=lambda want: want.mount.target.split("/")):
+        if isinstance(want.mount, Tmpfs):
+            layout.add_tmpfs(want.mount)
+        else:
+            layout.add_bind(want.mount)
+            for link in want.links:
+                layout.add_link(link, want.mount)
+    if merged.workdir is not None:
+        return posixpath.normpath(merged.workdir)
+    return workspace[0].written if workspace is not None else "/"
+
+
+def _wanted_volume(host: Host, volume: Volume) -> Wanted:
+    """A volume whose target is its source stands at its real place, with the links to it."""
+    given = paths.check_volume(host, volume.source)
+    plain = paths.clean(volume.target) == paths.clean(volume.source)
+    target = paths.check_target(given.real if plain else volume.target, "volume")
+    bind = _bind(host, given, target, read_only=volume.read_only)
+    return Wanted(bind, given.fact.links if plain else ())
+
+
+def _bind(host: Host, given: Given, target: str, *, read_only: bool) -> Bind:
+    return Bind(
+        source=given.real,
+        target=target,
+        read_only=read_only,
+        directory=given.fact.kind is PathKind.DIRECTORY,
+        idmap=host.uid == 0,
+        requested=True,
+    )
+
+
+def _workspace(host: Host, merged: SandboxConfig) -> tuple[Given, bool] | None:
+    value = parse_workspace(merged.workspace or ":rw")
+    if value is None:
+        return None
+    written = host.cwd if value.path is None else paths.clean(value.path)
+    return paths.check_workspace(host, written), bool(value.read_only)

@@ -1,0 +1,133 @@
+"""Who the payload is: the id maps of its user namespace, and the cell that a runtime needs.
+
+runtimes.md and linux.md 2.6 hold the measured matrix: every runtime maps the caller's single id to
+uid 0; crun maps it to any id; other ids need subordinate ones and newuidmap on runc.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from ocisbx.container.model import EnforcementEntry, Identity, IdMap
+from ocisbx.errors import Unsupported
+from ocisbx.host import Host, IdRange
+from ocisbx.result import EnforcementState
+
+if TYPE_CHECKING:
+    from ocisbx.quirks import Quirks
+
+Cell = Literal["none", "mount", "user"]
+
+# When root has no line in /etc/subuid: systemd's UIDS-GIDS.md leaves this range unused.
+FALLBACK_RANGE = IdRange(start=0x7000_0000, count=65536)
+RANGE_SIZE = 65536
+
+ROOT_WARNING = (
+    "this runtime cannot shift file owners: the payload runs as the host's root, "
+    "without capabilities; run ocisbx as an ordinary user, or use runc >= 1.2 or crun >= 1.10"
+)
+
+
+def choose_cell(host: Host, quirks: Quirks) -> Cell:
+    """The namespaces to start the runtime in, so that the host's cgroups are left alone."""
+    if host.cgroups.hierarchy not in ("hybrid", "v1"):
+        return "none"
+    if host.uid == 0:
+        return "mount"
+    return "user" if quirks.refuses_hybrid else "none"
+
+
+def choose_identity(
+    user: tuple[int, int | None] | None, host: Host, quirks: Quirks, cell: Cell
+) -> tuple[Identity, EnforcementEntry, list[str]]:
+    """The payload's ids and the maps that make them the caller's.
+
+    Raises:
+        Unsupported: `--user` names an id that this runtime and host cannot map.
+    """
+    uid, gid = (0, 0) if user is None else (user[0], user[0] if user[1] is None else user[1])
+    warnings: list[str] = []
+    if host.uid == 0:
+        uid_map, gid_map, shifted = _root_maps(host, quirks)
+        if not shifted:
+            warnings.append(ROOT_WARNING)
+    else:
+        uid_map = (_user_map(quirks, cell, uid, host.uid),)
+        gid_map = (_user_map(quirks, cell, gid, host.gid),)
+        if not quirks.maps_any_id and (uid, gid) != (0, 0):
+            uid_map = _with_subordinates(host.uid, host.subordinate_uids, uid, host.newuidmap)
+            gid_map = _with_subordinates(host.gid, host.subordinate_gids, gid, host.newgidmap)
+    check_mapped(uid, uid_map, "uid")
+    check_mapped(gid, gid_map, "gid")
+    identity = Identity(
+        uid=uid,
+        gid=gid,
+        uid_map=uid_map,
+        gid_map=gid_map,
+        home="/root" if uid == 0 else "/home/user",
+        name="root" if uid == 0 else "user",
+    )
+    return identity, _enforcement(identity, host), warnings
+
+
+def check_mapped(number: int, rows: tuple[IdMap, ...], what: str) -> None:
+    """Refuse an id that no row of the map covers: the kernel would answer EINVAL much later."""
+    if not any(row.container <= number < row.container + row.size for row in rows):
+        covered = ", ".join(f"{row.container}-{row.container + row.size - 1}" for row in rows)
+        raise Unsupported(
+            f"user: {what} {number} is not mapped into the container",
+            why=f"mapped are {covered}",
+            remedy="choose one of those, or leave --user out",
+        )
+
+
+def _user_map(quirks: Quirks, cell: Cell, inside: int, own: int) -> IdMap:
+    # In the cell, the caller is already uid 0 of a namespace of its own.
+    outside = 0 if cell == "user" else own
+    return IdMap(container=inside if quirks.maps_any_id else 0, host=outside, size=1)
+
+
+def _with_subordinates(
+    own: int, ranges: tuple[IdRange, ...], wanted: int, helper: str | None
+) -> tuple[IdMap, ...]:
+    if helper is None or not ranges:
+        missing = "newuidmap is not installed" if helper is None else "you have no subordinate ids"
+        raise Unsupported(
+            f"user: this runtime cannot run as id {wanted} here",
+            why=f"{missing}, and it maps a single caller to uid 0 only",
+            remedy="use crun, which maps you to any id; or let an administrator run: "
+            "apt-get install uidmap && usermod --add-subuids 100000-165535 "
+            "--add-subgids 100000-165535 $USER",
+        )
+    first = ranges[0]
+    return (
+        IdMap(container=0, host=own, size=1),
+        IdMap(container=1, host=first.start, size=first.count),
+    )
+
+
+def _root_maps(host: Host, quirks: Quirks) -> tuple[tuple[IdMap, ...], tuple[IdMap, ...], bool]:
+    if not (quirks.idmapped_mounts and host.kernel_at_least(5, 12) and host.idmap_ready):
+        rows = (IdMap(container=0, host=0, size=RANGE_SIZE),)
+        return rows, rows, False
+    uids = next(iter(host.subordinate_uids), FALLBACK_RANGE)
+    gids = next(iter(host.subordinate_gids), FALLBACK_RANGE)
+    size = min(uids.count, gids.count, RANGE_SIZE)
+    return (
+        (IdMap(container=0, host=uids.start, size=size),),
+        (IdMap(container=0, host=gids.start, size=size),),
+        True,
+    )
+
+
+def _enforcement(identity: Identity, host: Host) -> EnforcementEntry:
+    rows = ", ".join(f"{row.container}->{row.host}+{row.size}" for row in identity.uid_map)
+    real_root = host.uid == 0 and identity.uid_map[0].host == 0
+    return EnforcementEntry(
+        requested="a user namespace of its own",
+        actual=f"uid map {rows}",
+        state=EnforcementState.PARTIAL if real_root else EnforcementState.ENFORCED,
+        how="user namespace; uid 0 inside is the host's root, without capabilities"
+        if real_root
+        else "user namespace; no id inside is root outside",
+    )

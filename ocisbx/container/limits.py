@@ -1,0 +1,131 @@
+"""Limits: the caller's demands and a preset's wishes, against what this host can hold."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ocisbx.container.model import EnforcementEntry, Limits
+from ocisbx.errors import ConfigError, Unsupported
+from ocisbx.result import EnforcementState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ocisbx.host import Cgroups, Host
+
+# The names of `enforcement` for each field of [limits] that a cgroup has to hold.
+CGROUP_LIMITS: dict[str, str] = {
+    "memory_bytes": "memory",
+    "swap_bytes": "swap",
+    "cpus": "cpus",
+    "cpu_weight": "cpus",
+    "pids": "pids",
+    "io": "io",
+}
+
+UNIFY = "boot with systemd.unified_cgroup_hierarchy=1"
+
+# Why a rootless cgroup limit does not hold, and what to type: one row for each hierarchy.
+CGROUP_REASONS: dict[str, tuple[str, str]] = {
+    "hybrid": (
+        "this host has hybrid cgroups: their controllers cannot be delegated to an ordinary user",
+        f"{UNIFY}, or go on without it: --allow-degraded {{name}}",
+    ),
+    "v1": (
+        "this host has cgroup v1, which cannot be delegated to an ordinary user",
+        f"{UNIFY}, or go on without it: --allow-degraded {{name}}",
+    ),
+    "none": (
+        "no cgroup file system is mounted here",
+        "mount cgroup2 on /sys/fs/cgroup, or go on without it: --allow-degraded {name}",
+    ),
+    "unified": (
+        "this version of ocisbx does not place containers in cgroups yet",
+        "go on without it: --allow-degraded {name}",
+    ),
+}
+
+NO_LIMIT = resource.RLIM_INFINITY
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One restriction: its value, and whether the caller (not the preset) asked for it."""
+
+    value: object
+    demanded: bool
+
+
+def refuse_or_declare(
+    name: str, asked: Asked, why: str, remedy: str, allow_degraded: Collection[str]
+) -> EnforcementEntry:
+    """A restriction that does not hold here: an error when demanded, else a line that says so.
+
+    Raises:
+        Unsupported: the caller asked for it, and `allow_degraded` names neither it nor `all`.
+    """
+    if asked.demanded and not {name, "all"} & set(allow_degraded):
+        raise Unsupported(f"{name} cannot be enforced here", why=why, remedy=remedy)
+    requested = asked.value if isinstance(asked.value, (str, int, float)) else str(asked.value)
+    return EnforcementEntry(
+        requested=requested, actual=None, state=EnforcementState.UNSUPPORTED, how=why
+    )
+
+
+def cgroup_limits(
+    asked: dict[str, Asked], cgroups: Cgroups, allow_degraded: Collection[str]
+) -> tuple[Limits, dict[str, EnforcementEntry]]:
+    """What the cgroup will hold (nothing is written that nobody enforces), and what is said."""
+    why, remedy = CGROUP_REASONS[cgroups.hierarchy]
+    entries = {
+        CGROUP_LIMITS[field]: refuse_or_declare(
+            CGROUP_LIMITS[field],
+            wish,
+            why,
+            remedy.format(name=CGROUP_LIMITS[field]),
+            allow_degraded,
+        )
+        for field, wish in asked.items()
+    }
+    return Limits(), entries
+
+
+def choose_rlimits(
+    wished: dict[str, tuple[int, int]], demanded: dict[str, tuple[int, int]], host: Host
+) -> tuple[dict[str, tuple[int, int]], EnforcementEntry | None]:
+    """The payload's rlimits by spec name (RLIMIT_NOFILE); -1 is unlimited.
+
+    Wishes are cut to what the caller may set; a demand above it is an error (setrlimit(2): only
+    CAP_SYS_RESOURCE raises a hard limit).
+
+    Raises:
+        ConfigError: a demand lies above the caller's own hard limit.
+    """
+    rows: dict[str, tuple[int, int]] = {}
+    for name, (soft, hard) in (wished | demanded).items():
+        ceiling = host.rlimits.get(name, (NO_LIMIT, NO_LIMIT))[1]
+        if name in demanded and _above(hard, ceiling):
+            raise ConfigError(
+                f"limits.rlimits.{name}: {hard} is above your own hard limit {ceiling}",
+                remedy=f"ask for at most {ceiling}, or raise the limit of your login session",
+            )
+        rows[name] = (_cut(soft, ceiling), _cut(hard, ceiling))
+    if not rows:
+        return {}, None
+    text = ", ".join(f"{name[7:].lower()}={soft}:{hard}" for name, (soft, hard) in rows.items())
+    entry = EnforcementEntry(
+        requested=text, actual=text, state=EnforcementState.ENFORCED, how="setrlimit(2)"
+    )
+    return rows, entry
+
+
+def _above(value: int, ceiling: int) -> bool:
+    if ceiling == NO_LIMIT:
+        return False
+    return value == NO_LIMIT or value > ceiling
+
+
+def _cut(value: int, ceiling: int) -> int:
+    return ceiling if _above(value, ceiling) else value

@@ -1,0 +1,151 @@
+"""ContainerConfig: what this host will do, with nothing left open and "auto" not writable."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from ocisbx.host import RuntimeBinary
+from ocisbx.result import EnforcementState
+
+
+class Resolved(BaseModel):
+    """Base of the intermediate form: frozen and closed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Node(Resolved):
+    """One entry of the root that we make for a container: `path` is absolute inside it."""
+
+    kind: Literal["directory", "symlink", "file"]
+    path: str
+    # A symlink's target or a file's text.
+    content: str = ""
+    # None: 0755 for a directory, 0644 for a file. A tmpfs's mount point has the tmpfs's own: runc
+    # 1.1 gives it to the tmpfs, whatever the mount's options say.
+    mode: int | None = None
+
+
+class Bind(Resolved):
+    """A host path at `target`; `idmap`: with the container's id mapping on the mount."""
+
+    source: str
+    target: str
+    read_only: bool
+    directory: bool = True
+    idmap: bool = False
+    # Given by the caller (not part of the default view): checked again before every start.
+    requested: bool = False
+
+
+class Tmpfs(Resolved):
+    """Bounded memory at `target`."""
+
+    target: str
+    size_bytes: int
+    inodes: int
+    mode: int = 0o1777
+    no_exec: bool = False
+
+
+class Root(Resolved):
+    """The container's root: made by us from `nodes`, or (writable) a directory of the caller's."""
+
+    directory: str | None
+    read_only: bool
+    nodes: tuple[Node, ...]
+
+
+class IdMap(Resolved):
+    """A row of uid_map or gid_map (user_namespaces(7)); `host` as the runtime will see it."""
+
+    container: int
+    host: int
+    size: int
+
+
+class Identity(Resolved):
+    """Who the payload is, inside."""
+
+    uid: int
+    gid: int
+    uid_map: tuple[IdMap, ...]
+    gid_map: tuple[IdMap, ...]
+    home: str
+    name: str
+
+
+class Environment(Resolved):
+    """`fixed` stands in the plan; `inherit` is looked up in the caller's environment each time."""
+
+    fixed: dict[str, str]
+    inherit: tuple[str, ...]
+
+
+class Confinement(Resolved):
+    """What the kernel is told to withhold from the payload."""
+
+    capabilities: tuple[str, ...]
+    no_new_privileges: bool
+    # "default", "none", or the text of a profile.
+    seccomp: str
+    masked_paths: tuple[str, ...]
+    readonly_paths: tuple[str, ...]
+    rlimits: dict[str, tuple[int, int]]
+
+
+class Limits(Resolved):
+    """What the container's cgroup has to hold; None: not limited."""
+
+    memory_bytes: int | None = None
+    swap_bytes: int | None = None
+    cpus: float | None = None
+    cpu_weight: int | None = None
+    pids: int | None = None
+
+
+class Capture(Resolved):
+    """How much of each stream is kept, and what happens beyond it."""
+
+    max_bytes: int
+    on_limit: Literal["truncate", "kill"]
+    combine: bool
+
+
+class EnforcementEntry(Resolved):
+    """One line of the result's `enforcement`."""
+
+    requested: str | int | float | bool | None
+    actual: str | int | float | bool | None
+    state: EnforcementState
+    how: str
+
+
+class ContainerConfig(Resolved):
+    """One container of this configuration on this host, but for command, id and descriptors."""
+
+    machine: str
+    kernel: str
+    hostname: str
+    workdir: str
+    root: Root
+    binds: tuple[Bind, ...]
+    tmpfs: tuple[Tmpfs, ...]
+    identity: Identity
+    environment: Environment
+    network: Literal["none", "host"]
+    confinement: Confinement
+    limits: Limits
+    capture: Capture
+    timeout_s: float | None
+    grace_s: float
+    runtime: RuntimeBinary
+    runtime_requested: str
+    # Namespaces that the runtime itself has to be started in (see `ocisbx-init(7)`, the cell).
+    cell: Literal["none", "mount", "user"]
+    cgroup: bool
+    annotations: dict[str, str]
+    enforcement: dict[str, EnforcementEntry]
+    warnings: tuple[str, ...]

@@ -1,0 +1,94 @@
+"""Why a command was not found or cannot be executed, and which option would make it visible.
+
+Looks at the host only: what the container sees is known from the plan.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from typing import TYPE_CHECKING
+
+from ocisbx.result import Hint, Termination
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ocisbx.plan import Plan
+
+# Programs of a tool lie in one of these, and its libraries beside it.
+PROGRAM_DIRECTORIES = ("bin", "sbin", "shims", "condabin")
+SHEBANG_LIMIT_BYTES = 256
+
+
+def explain(plan: Plan, argv: Sequence[str], termination: Termination) -> Hint:
+    """What stood in the way of `argv[0]` (of a payload that never ran)."""
+    name = argv[0]
+    path = _host_path(plan, name)
+    if path is None:
+        return Hint(f"no {name} on the container's PATH, nor on yours", "")
+    if termination is Termination.NOT_EXECUTABLE:
+        return _not_executable(path)
+    if not visible(plan, path):
+        return _outside(path, bare="/" not in name)
+    interpreter = _interpreter(path)
+    if interpreter and not os.path.exists(interpreter):
+        return Hint(f"{path}: its interpreter {interpreter} does not exist", "")
+    if interpreter and not visible(plan, interpreter):
+        outside = _outside(interpreter, bare=False)
+        return Hint(f"{path}: its interpreter {outside.why}", outside.remedy)
+    if "/" not in name:
+        return Hint(f"{path} is not on the container's PATH", f"give it as {path}")
+    return Hint(f"{path} exists on the host; its loader or interpreter is not in the container", "")
+
+
+def visible(plan: Plan, path: str) -> bool:
+    """Whether the container shows this host path, through symlinks too, at its own place."""
+    real = os.path.realpath(path)
+    return any(
+        real == shown.source or real.startswith(shown.source + "/")
+        for shown in plan.shown
+        if shown.source == shown.target
+    )
+
+
+def _host_path(plan: Plan, name: str) -> str | None:
+    if "/" not in name:
+        return shutil.which(name)
+    path = os.path.join(plan.workdir, name)
+    return path if os.path.lexists(path) else None
+
+
+def _outside(path: str, *, bare: bool) -> Hint:
+    directory = os.path.dirname(path)
+    tree = directory
+    if os.path.basename(directory) in PROGRAM_DIRECTORIES:
+        tree = os.path.dirname(directory)
+    options = f"-v {shlex.quote(tree + ':ro')}"
+    if bare:
+        options += f" -e {shlex.quote('PATH=' + directory + ':/usr/bin:/bin')}"
+    return Hint(f"{path} lies outside what the container sees", options)
+
+
+def _interpreter(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            line = file.read(SHEBANG_LIMIT_BYTES).split(b"\n", 1)[0]
+    except OSError:
+        return ""
+    if not line.startswith(b"#!"):
+        return ""
+    words = line[2:].split()
+    return os.fsdecode(words[0]) if words else ""
+
+
+def _not_executable(path: str) -> Hint:
+    if os.path.isdir(path):
+        return Hint(f"{path} is a directory", "")
+    if not os.access(path, os.X_OK):
+        return Hint(f"{path} has no execute bit", f"chmod +x {shlex.quote(path)}")
+    return Hint(
+        f"{path} is neither a program of this machine nor a script with a #! line",
+        "start it by its interpreter, as in: sh SCRIPT",
+    )

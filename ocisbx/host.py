@@ -1,0 +1,111 @@
+"""What is known of a host: facts only, read by `probe`, recorded in example bundles."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Facts(BaseModel):
+    """Base of the host's records: frozen, and strict about what a recorded file may hold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PathKind(StrEnum):
+    """What a path names, after following symlinks."""
+
+    DIRECTORY = "directory"
+    FILE = "file"
+    SOCKET = "socket"
+    OTHER = "other"
+    MISSING = "missing"
+
+
+class Link(Facts):
+    """A symlink met on the way along a path: `path` (its own parent resolved) -> `target`."""
+
+    path: str
+    target: str
+
+
+class PathFact(Facts):
+    """A path that the configuration names, as this host sees it."""
+
+    kind: PathKind
+    real: str
+    links: tuple[Link, ...] = ()
+
+
+class Entry(Facts):
+    """One entry of a directory whose listing matters."""
+
+    name: str
+    kind: Literal["directory", "file", "symlink", "other"]
+    target: str = ""
+
+
+class RuntimeBinary(Facts):
+    """A runtime that was found: its own `--version` says name and version."""
+
+    name: str
+    path: str
+    version: str
+
+
+class IdRange(Facts):
+    """A line of /etc/subuid or /etc/subgid (subuid(5)) that is the caller's."""
+
+    start: int
+    count: int
+
+
+class Cgroups(Facts):
+    """The hierarchy at /sys/fs/cgroup, and whether our own part of it is ours to divide."""
+
+    hierarchy: Literal["unified", "hybrid", "v1", "none"]
+    own: str = "/"
+    delegated: bool = False
+
+
+class Host(Facts):
+    """Everything that `resolve` may know; two equal hosts give equal containers.
+
+    `runtimes` holds what was found, in the order of the search; `paths` and `listings` are keyed
+    by absolute path and hold exactly what the configuration at hand needs.
+    """
+
+    machine: str
+    kernel: str
+    uid: int
+    gid: int
+    home: str
+    cwd: str
+    hostname: str = ""
+    max_user_namespaces: int | None = None
+    apparmor_restricts_user_namespaces: bool = False
+    newuidmap: str | None = None
+    newgidmap: str | None = None
+    subordinate_uids: tuple[IdRange, ...] = ()
+    subordinate_gids: tuple[IdRange, ...] = ()
+    # Every requested path lies on a file system that takes idmapped mounts (mount_setattr(2)).
+    idmap_ready: bool = False
+    cgroups: Cgroups = Cgroups(hierarchy="none")
+    rlimits: dict[str, tuple[int, int]] = {}
+    runtimes: tuple[RuntimeBinary, ...] = ()
+    # The caller's own directories: never a workspace, never inside one.
+    own_directories: tuple[str, ...] = ()
+    paths: dict[str, PathFact] = {}
+    listings: dict[str, tuple[Entry, ...]] = {}
+    # Files that the configuration names for their content (a seccomp profile).
+    texts: dict[str, str] = {}
+
+    def fact(self, path: str) -> PathFact:
+        """What is known of `path`; a path nobody looked at is a programming error."""
+        return self.paths[path]
+
+    def kernel_at_least(self, major: int, minor: int) -> bool:
+        parts = self.kernel.split("-")[0].split(".")
+        return (int(parts[0]), int(parts[1])) >= (major, minor)

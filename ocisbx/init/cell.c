@@ -1,0 +1,112 @@
+/* ocisbx-cell: starts a runtime in private namespaces, so that nothing of the host is altered.
+ *
+ *     ocisbx-cell [-u] [-m] [-k] -- /ABS/RUNTIME [ARG...]
+ *
+ * -u  a new user namespace in which the caller's ids are 0
+ * -m  new mount and cgroup namespaces: every mount private, cgroup2 over /sys/fs/cgroup. Stock
+ *     crun refuses hybrid hierarchies and looks nowhere else.
+ * -k  descriptor 3 is kept too; all above 2 (3) are marked close-on-exec, not closed, so that a
+ *     runtime named /proc/self/fd/N can still be executed.
+ */
+#include "sys.h"
+#include "start.h"
+#include "text.h"
+
+#define PROGRAM "ocisbx-cell"
+#define EXIT_FAILED 125
+
+struct options {
+	int user;
+	int mount;
+	int keep;
+	char **argv;
+};
+
+_Noreturn static void fail(const char *step, long error)
+{
+	text_complain(PROGRAM, step, (int)-error);
+	sys_exit(EXIT_FAILED);
+}
+
+static long check(const char *step, long result)
+{
+	if (result < 0)
+		fail(step, result);
+	return result;
+}
+
+static struct options parse(char **argv)
+{
+	static const char usage[] = "usage: ocisbx-cell [-u] [-m] [-k] -- /ABS/RUNTIME [ARG...]";
+	struct options options = { .user = 0 };
+
+	for (argv++; *argv; argv++) {
+		const char *argument = *argv;
+
+		if (argument[0] != '-' || !argument[1] || argument[2])
+			fail(usage, 0);
+		switch (argument[1]) {
+		case 'u': options.user = 1; break;
+		case 'm': options.mount = 1; break;
+		case 'k': options.keep = 1; break;
+		case '-':
+			options.argv = argv + 1;
+			if (!*options.argv || **options.argv != '/')
+				fail(usage, 0);
+			return options;
+		default: fail(usage, 0);
+		}
+	}
+	fail(usage, 0);
+}
+
+static void write_file(const char *path, const char *content, unsigned int length)
+{
+	long fd = check(path, SYS4(openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0));
+
+	check(path, SYS3(write, fd, content, length));
+	SYS1(close, fd);
+}
+
+static void map_to_root(const char *path, unsigned int id)
+{
+	struct text line = { .used = 0 };
+
+	text_add(&line, "0 ");
+	text_number(&line, id);
+	text_add(&line, " 1");
+	write_file(path, line.bytes, line.used);
+}
+
+/* setgroups is denied first: the kernel lets an unprivileged process write gid_map only then. */
+static void map_ids(unsigned int uid, unsigned int gid)
+{
+	write_file("/proc/self/setgroups", "deny", 4);
+	map_to_root("/proc/self/uid_map", uid);
+	map_to_root("/proc/self/gid_map", gid);
+}
+
+static void arrange_mounts(void)
+{
+	check("mounts private", SYS5(mount, 0, "/", 0, MS_REC | MS_PRIVATE, 0));
+	check("cgroup2 on /sys/fs/cgroup",
+	      SYS5(mount, "cgroup2", "/sys/fs/cgroup", "cgroup2",
+		   MS_NOSUID | MS_NODEV | MS_NOEXEC, 0));
+}
+
+int program(int argc, char **argv, char **envp)
+{
+	struct options options = parse(argv);
+	unsigned int uid = (unsigned int)SYS0(geteuid), gid = (unsigned int)SYS0(getegid);
+	unsigned int flags = (options.user ? CLONE_NEWUSER : 0) |
+			     (options.mount ? CLONE_NEWNS | CLONE_NEWCGROUP : 0);
+
+	(void)argc;
+	check("namespaces", SYS1(unshare, flags));
+	if (options.user)
+		map_ids(uid, gid);
+	if (options.mount)
+		arrange_mounts();
+	sys_cloexec_from(options.keep ? 4 : 3);
+	fail(options.argv[0], SYS3(execve, options.argv[0], options.argv, envp));
+}

@@ -1,0 +1,108 @@
+/* The report socket: packets out and in. Never blocks without a bound. */
+#include "init.h"
+
+union control {
+	struct cmsghdr header;
+	char room[sizeof(struct cmsghdr) + STDIO_COUNT * sizeof(int) + 4];
+};
+
+unsigned long now_ns(void)
+{
+	struct timespec now;
+
+	SYS2(clock_gettime, CLOCK_MONOTONIC, &now);
+	return (unsigned long)now.tv_sec * 1000000000UL + (unsigned long)now.tv_nsec;
+}
+
+/* A kept bundle that is rerun with a bare runtime has no descriptor 3. A driver that does not read
+ * costs the report, after OSBX_PATIENCE_MS, and nothing else. */
+int report_socket_given(void)
+{
+	struct timeval patience = { OSBX_PATIENCE_MS / 1000, OSBX_PATIENCE_MS % 1000 * 1000L };
+	int type = 0;
+	unsigned int length = sizeof type;
+
+	if (SYS5(getsockopt, OSBX_REPORT_FD, SOL_SOCKET, SO_TYPE, &type, &length) ||
+	    type != SOCK_SEQPACKET)
+		return 0;
+	SYS5(setsockopt, OSBX_REPORT_FD, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	return 1;
+}
+
+void report_send(unsigned int type, unsigned int command, const void *body, unsigned int length)
+{
+	struct osbx_header header = {
+		.magic = OSBX_MAGIC,
+		.version = OSBX_VERSION,
+		.type = (unsigned short)type,
+		.command = command,
+		.length = length,
+	};
+	struct iovec vectors[2] = { { &header, sizeof header }, { (void *)body, length } };
+	struct msghdr message = { .vectors = vectors, .vector_count = 2 };
+
+	SYS3(sendmsg, OSBX_REPORT_FD, &message, MSG_NOSIGNAL);
+}
+
+void report_pair(unsigned int type, unsigned int command, unsigned int first, unsigned int second)
+{
+	struct osbx_pair body = { first, second };
+
+	report_send(type, command, &body, sizeof body);
+}
+
+void packet_close_fds(struct packet *packet)
+{
+	for (unsigned int i = 0; i < packet->fd_count; i++)
+		if (packet->fds[i] != NO_DESCRIPTOR)
+			SYS1(close, packet->fds[i]);
+	packet->fd_count = 0;
+}
+
+static void take_descriptors(struct packet *packet, const union control *control,
+			     unsigned long used)
+{
+	const int *fds = (const int *)(const void *)(control->room + sizeof control->header);
+
+	if (used < sizeof control->header || control->header.level != SOL_SOCKET ||
+	    control->header.type != SCM_RIGHTS)
+		return;
+	packet->fd_count =
+		(unsigned int)((control->header.length - sizeof control->header) / sizeof(int));
+	for (unsigned int i = 0; i < packet->fd_count; i++)
+		packet->fds[i] = fds[i];
+}
+
+static unsigned int body_length_of(unsigned int type)
+{
+	return type == OSBX_TYPE_END ? 0 : sizeof(struct osbx_pair);
+}
+
+/* Fills the packet with one message. Whatever does not fit, is of another version or contradicts
+ * itself is malformed; its descriptors are closed. Descriptors beyond three are closed by the
+ * kernel, which then says MSG_CTRUNC. */
+enum received report_receive(struct packet *packet)
+{
+	union control control;
+	struct iovec vectors[2] = { { &packet->header, sizeof packet->header },
+				    { &packet->body, sizeof packet->body } };
+	struct msghdr message = { .vectors = vectors, .vector_count = 2,
+				  .control = &control, .control_length = sizeof control };
+	long got = SYS3(recvmsg, OSBX_REPORT_FD, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	packet->fd_count = 0;
+	if (got == -EAGAIN || got == -EINTR)
+		return RECEIVED_NOTHING;
+	if (got <= 0)
+		return RECEIVED_HANGUP;
+	take_descriptors(packet, &control, message.control_length);
+	if ((message.flags & (MSG_TRUNC | MSG_CTRUNC)) ||
+	    (unsigned long)got < sizeof packet->header || packet->header.magic != OSBX_MAGIC ||
+	    packet->header.version != OSBX_VERSION ||
+	    packet->header.length != (unsigned long)got - sizeof packet->header ||
+	    packet->header.length != body_length_of(packet->header.type)) {
+		packet_close_fds(packet);
+		return RECEIVED_MALFORMED;
+	}
+	return RECEIVED_PACKET;
+}

@@ -1,0 +1,114 @@
+"""Where ocisbx keeps things, and the checks that make those directories trustworthy.
+
+interface.md, "Places": `$XDG_RUNTIME_DIR/ocisbx` (else `/tmp/ocisbx-UID`) for bundles, sockets and
+runtime state; `$XDG_CACHE_HOME/ocisbx` for what can be made again; `$XDG_STATE_HOME/ocisbx` for
+what is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from dataclasses import dataclass
+
+from ocisbx.errors import OcisbxError
+
+# root's containers run as a mapped user that has to cross this directory to reach its bundle
+# (whose name cannot be guessed); nobody else has to see anything of ours.
+MODE_PRIVATE = 0o700
+MODE_CROSSABLE = 0o711
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Absolute paths; none is created before it is needed."""
+
+    runtime: str
+    cache: str
+    state: str
+
+    @property
+    def bundles(self) -> str:
+        return f"{self.runtime}/bundles"
+
+    @property
+    def plans(self) -> str:
+        return f"{self.cache}/plans"
+
+    @property
+    def audit(self) -> str:
+        return f"{self.state}/audit.jsonl"
+
+
+def find_places() -> Places:
+    """Compute the places from the caller's environment; touches no file but to look at them."""
+    home = os.environ.get("HOME") or "/"
+    return Places(
+        runtime=_runtime_directory(),
+        cache=_xdg("XDG_CACHE_HOME", f"{home}/.cache") + "/ocisbx",
+        state=_xdg("XDG_STATE_HOME", f"{home}/.local/state") + "/ocisbx",
+    )
+
+
+def _xdg(name: str, default: str) -> str:
+    # The XDG base directory specification: a relative path is to be ignored.
+    value = os.environ.get(name, "")
+    return value.rstrip("/") if value.startswith("/") else default.rstrip("/")
+
+
+def _runtime_directory() -> str:
+    """$XDG_RUNTIME_DIR when it is ours, writable and lets programs run; else below /tmp."""
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if base.startswith("/") and _usable(base):
+        return base.rstrip("/") + "/ocisbx"
+    return f"/tmp/ocisbx-{os.geteuid()}"
+
+
+def _usable(path: str) -> bool:
+    try:
+        info = os.stat(path)
+        flags = os.statvfs(path).f_flag
+    except OSError:
+        return False
+    # A bind of the init keeps the noexec of its file system inside a user namespace.
+    runnable = not flags & (os.ST_NOEXEC | os.ST_RDONLY)
+    return runnable and info.st_uid == os.geteuid() and os.access(path, os.W_OK | os.X_OK)
+
+
+def ensure(path: str) -> str:
+    """Create `path` (and what is missing above it) as ours alone, and check that it is so.
+
+    Raises:
+        OcisbxError: it cannot be made, is a symlink, or belongs to or is open to somebody else.
+    """
+    try:
+        info = _lstat_or_make(path)
+    except OSError as error:
+        raise OcisbxError(
+            f"cannot create {path}",
+            why=os.strerror(error.errno or 0),
+            remedy="make its parent writable, or point XDG_RUNTIME_DIR, XDG_CACHE_HOME and "
+            "XDG_STATE_HOME at directories that you own",
+        ) from error
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o022:
+        raise OcisbxError(
+            f"{path} is not a directory that only you can write",
+            why=f"owner {info.st_uid}, mode {stat.filemode(info.st_mode)}",
+            remedy=f"remove it, or set XDG_RUNTIME_DIR to a directory of your own (not {path})",
+        )
+    return path
+
+
+def _lstat_or_make(path: str) -> os.stat_result:
+    try:
+        return os.lstat(path)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, _directory_mode())
+    return os.lstat(path)
+
+
+def _directory_mode() -> int:
+    return MODE_CROSSABLE if os.geteuid() == 0 else MODE_PRIVATE

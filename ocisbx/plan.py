@@ -1,0 +1,153 @@
+"""A compiled plan: everything about a call that does not depend on the call.
+
+The same options on the same host give the same plan, so it is kept (in the process; on disk for
+the command line) and each call only splices its id, command and environment into the text of
+config.json. Plain values and JSON: loading one imports neither pydantic nor the spec's models.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ocisbx.result import Enforced, EnforcementState, RuntimeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SLOTS = ("args", "env", "id", "root")
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A fact on which the plan rests: `path` is still what it was (None: it is not there).
+
+    `exact`: the file's content must not have changed (size, mtime, ctime), not only its identity.
+    """
+
+    path: str
+    exact: bool
+    seen: tuple[int, ...] | None
+
+    def holds(self) -> bool:
+        return fingerprint(self.path, exact=self.exact) == self.seen
+
+
+def fingerprint(path: str, *, exact: bool) -> tuple[int, ...] | None:
+    """(device, inode, type) of what `path` leads to; `exact` adds size, mtime and ctime in ns."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    identity = (info.st_dev, info.st_ino, info.st_mode & 0o170000)
+    return (*identity, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if exact else identity
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """config.json cut at its slots: parts[0], slots[0], parts[1], slots[1], ... parts[-1]."""
+
+    parts: tuple[str, ...]
+    slots: tuple[str, ...]
+
+    def fill(
+        self, *, container_id: str, root: str, argv: Sequence[str], environment: list[str]
+    ) -> str:
+        """The finished text. `argv` and `environment` must not be empty; `root` is root.path."""
+        values = {
+            "root": json.dumps(root, ensure_ascii=False),
+            "args": json.dumps(list(argv), ensure_ascii=False)[1:-1],
+            "env": json.dumps(environment, ensure_ascii=False)[1:-1],
+            "id": container_id,
+        }
+        pieces = [self.parts[0]]
+        for slot, part in zip(self.slots, self.parts[1:], strict=True):
+            pieces += [values[slot], part]
+        return "".join(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class RootNode:
+    """One entry of the root that is made for each container; `path` starts with a slash."""
+
+    kind: Literal["directory", "symlink", "file"]
+    path: str
+    content: str
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A host path that the container sees at `target`."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `launch` needs. Times in seconds, sizes in bytes."""
+
+    template: Template
+    nodes: tuple[RootNode, ...]
+    # root.path where it is not ours to make; a root of ours may be shared when it is read-only.
+    root_directory: str | None
+    share_root: bool
+    runtime: RuntimeInfo
+    cell: Literal["none", "mount", "user"]
+    sealed: bool
+    cgroup: bool
+    environment: dict[str, str]
+    inherit: tuple[str, ...]
+    workdir: str
+    shown: tuple[Shown, ...]
+    # Who the payload is outside, when that is not the caller: pipes are given to it.
+    owner: tuple[int, int] | None
+    timeout_s: float | None
+    grace_s: float
+    max_output_bytes: int
+    on_output_limit: Literal["truncate", "kill"]
+    combine: bool
+    enforcement: dict[str, Enforced]
+    warnings: tuple[str, ...]
+    guards: tuple[Guard, ...]
+    sandbox_toml: str
+
+    def holds(self) -> bool:
+        """True while every fact that it was compiled from still stands."""
+        return all(guard.holds() for guard in self.guards)
+
+    def payload_environment(self, caller: Mapping[str, str]) -> list[str]:
+        """`NAME=value` lines; what the caller does not have is left out."""
+        merged = {name: caller[name] for name in self.inherit if name in caller} | self.environment
+        return [f"{name}={value}" for name, value in merged.items()]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Read a plan that to_json() wrote.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is not one.
+        """
+        raw: dict[str, Any] = json.loads(text)
+        raw["template"] = Template(tuple(raw["template"]["parts"]), tuple(raw["template"]["slots"]))
+        raw["nodes"] = tuple(RootNode(**node) for node in raw["nodes"])
+        raw["shown"] = tuple(Shown(**shown) for shown in raw["shown"])
+        raw["runtime"] = RuntimeInfo(**raw["runtime"])
+        raw["guards"] = tuple(
+            Guard(g["path"], g["exact"], None if g["seen"] is None else tuple(g["seen"]))
+            for g in raw["guards"]
+        )
+        raw["enforcement"] = {
+            name: Enforced(**(entry | {"state": EnforcementState(entry["state"])}))
+            for name, entry in raw["enforcement"].items()
+        }
+        raw["owner"] = None if raw["owner"] is None else tuple(raw["owner"])
+        raw["inherit"] = tuple(raw["inherit"])
+        raw["warnings"] = tuple(raw["warnings"])
+        return cls(**raw)

@@ -1,0 +1,1 @@
+"""The only reader of the host: sys.platform, $PATH, /proc and /sys."""

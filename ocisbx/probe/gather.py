@@ -1,0 +1,238 @@
+"""gather(): the Host record for one configuration: all that resolve() may know."""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import re
+import resource
+import shutil
+from typing import TYPE_CHECKING
+
+from ocisbx.container.paths import clean, is_below
+from ocisbx.errors import ConfigError
+from ocisbx.host import Cgroups, Entry, Host, IdRange, PathFact
+from ocisbx.mounts import parse_workspace
+from ocisbx.places import find_places
+from ocisbx.probe import paths
+from ocisbx.probe.runtimes import find_runtimes
+
+if TYPE_CHECKING:
+    from ocisbx.config import SandboxConfig
+
+TEXT_LIMIT_BYTES = 1 << 20
+
+CGROUP_ROOT = "/sys/fs/cgroup"
+# File systems that take idmapped mounts, with the first kernel that does (mount_setattr(2)).
+IDMAP_FILESYSTEMS: dict[str, tuple[int, int]] = {
+    "ext4": (5, 12),
+    "vfat": (5, 12),
+    "xfs": (5, 13),
+    "btrfs": (5, 15),
+    "f2fs": (5, 18),
+    "erofs": (5, 19),
+    "overlay": (5, 19),
+    "tmpfs": (6, 3),
+}
+
+
+def gather(config: SandboxConfig) -> Host:
+    """Look at this machine, as far as `config` (merged with its preset) needs.
+
+    Raises:
+        RuntimeMissing: a runtime given by path is not one.
+    """
+    facts = path_facts(config)
+    places = find_places()
+    uid = os.geteuid()
+    release = platform.release()
+    return Host(
+        machine=platform.machine(),
+        kernel=release,
+        uid=uid,
+        gid=os.getegid(),
+        home=os.path.realpath(_home(uid)),
+        cwd=_cwd(),
+        hostname=platform.node(),
+        max_user_namespaces=_number("/proc/sys/user/max_user_namespaces"),
+        apparmor_restricts_user_namespaces=_number(
+            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+        )
+        == 1,
+        newuidmap=shutil.which("newuidmap"),
+        newgidmap=shutil.which("newgidmap"),
+        subordinate_uids=subordinate_ids("/etc/subuid", uid),
+        subordinate_gids=subordinate_ids("/etc/subgid", uid),
+        idmap_ready=uid == 0 and _all_idmappable(facts, release),
+        cgroups=cgroups(),
+        rlimits=_rlimits(),
+        runtimes=find_runtimes(config.runtime.names),
+        own_directories=(places.runtime, places.cache, places.state),
+        paths=facts,
+        listings=_listings(config, facts),
+        texts=_texts(config),
+    )
+
+
+def path_facts(config: SandboxConfig) -> dict[str, PathFact]:
+    """A fact for each host path that the configuration names, and for resolv.conf."""
+    named = ["/etc/resolv.conf"]
+    workspace = parse_workspace(config.workspace or ":rw")
+    if workspace is not None:
+        named.append(_cwd() if workspace.path is None else clean(workspace.path))
+    named += [volume.source for volume in config.volumes]
+    if config.rootfs not in (None, "host"):
+        named.append(config.rootfs or "")
+    return {path: paths.look_at(path) for path in named}
+
+
+def _texts(config: SandboxConfig) -> dict[str, str]:
+    path = config.isolation.seccomp
+    if path is None or not path.startswith("/"):
+        return {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            return {path: file.read(TEXT_LIMIT_BYTES)}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"seccomp profile {path} cannot be read",
+            why=str(error),
+            remedy="give a readable JSON profile, or `--seccomp default`",
+        ) from error
+
+
+def _listings(config: SandboxConfig, facts: dict[str, PathFact]) -> dict[str, tuple[Entry, ...]]:
+    """What the view is made of, and what lies on the way to mount points that do not exist."""
+    if config.rootfs in (None, "host"):
+        root, tops = "/", ["/", "/etc"]
+    else:
+        root = facts[config.rootfs or ""].real
+        tops = [root]
+    found = {path: paths.list_directory(path) for path in tops}
+    shown = [
+        (os.path.join(root, entry.name), f"/{entry.name}")
+        for entry in found[root]
+        if entry.kind == "directory" and (root != "/" or entry.name == "usr")
+    ]
+    shown += [(facts[v.source].real, clean(v.target)) for v in config.volumes if v.read_only]
+    for target in _targets(config, facts):
+        for source, relative in paths.below(target, shown):
+            found |= paths.listings_towards(source, relative)
+    return found
+
+
+def _targets(config: SandboxConfig, facts: dict[str, PathFact]) -> list[str]:
+    """Every place in the container at which something of ours or the caller's has to exist."""
+    targets = ["/dev", "/proc", "/tmp", "/root", "/home/user"]
+    targets += ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf"]
+    targets += [fact.real for fact in facts.values()]
+    targets += [link.path for fact in facts.values() for link in fact.links]
+    targets += [clean(volume.target) for volume in config.volumes]
+    targets += [clean(target) for target in config.tmpfs]
+    return targets
+
+
+def _home(uid: int) -> str:
+    if os.environ.get("HOME", "").startswith("/"):
+        return os.environ["HOME"]
+    try:
+        return pwd.getpwuid(uid).pw_dir
+    except KeyError:
+        return "/nonexistent"
+
+
+def _cwd() -> str:
+    """The caller's directory; by its logical name ($PWD) where that is true, as in a shell."""
+    try:
+        physical = os.getcwd()
+    except FileNotFoundError:
+        raise ConfigError(
+            "the current directory does not exist any more",
+            remedy="change to another one, or give --workspace DIR or --workspace none",
+        ) from None
+    logical = os.environ.get("PWD", "")
+    try:
+        same = logical.startswith("/") and os.path.samefile(logical, physical)
+    except OSError:
+        same = False
+    return logical.rstrip("/") or "/" if same and ".." not in logical.split("/") else physical
+
+
+def _number(path: str) -> int | None:
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def subordinate_ids(path: str, uid: int) -> tuple[IdRange, ...]:
+    """The ranges that `path` (subuid(5): NAME:START:COUNT) gives to `uid`."""
+    try:
+        names = {str(uid), pwd.getpwuid(uid).pw_name}
+    except KeyError:
+        names = {str(uid)}
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            rows = [line.strip().split(":") for line in file]
+    except OSError:
+        return ()
+    return tuple(
+        IdRange(start=int(row[1]), count=int(row[2]))
+        for row in rows
+        if len(row) == 3 and row[0] in names and row[1].isdigit() and row[2].isdigit()
+    )
+
+
+def cgroups(root: str = CGROUP_ROOT, own: str = "/proc/self/cgroup") -> Cgroups:
+    """The hierarchy mounted at `root`, and our own place in it (cgroups(7), /proc/PID/cgroup)."""
+    if os.path.exists(f"{root}/cgroup.controllers"):
+        kind, mount = "unified", root
+    elif os.path.exists(f"{root}/unified/cgroup.controllers"):
+        kind, mount = "hybrid", f"{root}/unified"
+    elif os.path.isdir(f"{root}/memory") or os.path.isdir(f"{root}/pids"):
+        return Cgroups(hierarchy="v1")
+    else:
+        return Cgroups(hierarchy="none")
+    path = _own_cgroup(own)
+    mine = f"{mount}{path}".rstrip("/")
+    delegated = os.access(mine, os.W_OK) and os.access(f"{mine}/cgroup.procs", os.W_OK)
+    return Cgroups.model_validate({"hierarchy": kind, "own": path, "delegated": delegated})
+
+
+def _own_cgroup(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return "/"
+    return next((line[3:] for line in lines if line.startswith("0::")), "/")
+
+
+def _rlimits() -> dict[str, tuple[int, int]]:
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return {name: resource.getrlimit(getattr(resource, name)) for name in names}
+
+
+def _all_idmappable(facts: dict[str, PathFact], release: str) -> bool:
+    """Whether every path that the caller gives lies on a file system that takes idmapped mounts."""
+    mounts = _mounts()
+    version = tuple(int(part) for part in release.split("-", maxsplit=1)[0].split(".")[:2])
+    for fact in facts.values():
+        covering = [point for point in mounts if is_below(fact.real, point)]
+        since = IDMAP_FILESYSTEMS.get(mounts[max(covering, key=len)])
+        if since is None or version < since:
+            return False
+    return True
+
+
+def _mounts() -> dict[str, str]:
+    """File system types by mount point (proc_pid_mountinfo(5)); the last on a point counts."""
+    found: dict[str, str] = {}
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            fields = line.split(" ")
+            point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
+            found[point] = fields[fields.index("-") + 1]
+    return found

@@ -1,0 +1,42 @@
+"""Who a process is, beyond its pid: read from /proc."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+
+@cache
+def boot_id() -> str:
+    """The kernel's id of this boot (random(4)): what tells a reused pid of before a reboot."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def start_time(pid: int) -> int | None:
+    """When `pid` started, in clock ticks since boot (proc_pid_stat(5), field 22); None: gone.
+
+    Together with the boot id it names a process for good; a pid alone is reused.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The program's name (field 2) may hold spaces and parentheses: count from its last one.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def command_line(pid: int) -> list[bytes]:
+    """The arguments of `pid`; empty when it is gone, a zombie, or somebody else's."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().split(b"\0")[:-1]
+    except OSError:
+        return []
+
+
+def processes() -> list[int]:
+    """The pids that /proc shows."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -1,0 +1,117 @@
+"""What differs between runtimes, as data: every `if` about a runtime's name lives here.
+
+Rows are tried from the top; the first whose name matches and whose `since` is not newer than the
+binary's version applies. Facts: runtimes.md of the project's reference (measured), and the
+runtimes' change logs where a version is named.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """How one runtime, from one version on, is driven."""
+
+    name: str
+    since: tuple[int, ...]
+    # Arguments of `run` that hand our socket to the init as descriptor 3; None: it cannot.
+    socket_args: tuple[str, ...] | None
+    # Arguments before the verb, besides --root and --log.
+    global_args: tuple[str, ...] = ()
+    # Refuses hybrid cgroups ("cgroups in hybrid mode not supported"): runs in our cell there.
+    refuses_hybrid: bool = False
+    # A single caller's id may be mapped to any id inside; runc insists on uid 0
+    # ("no mapping found for uid 0 in rootless container").
+    maps_any_id: bool = False
+    # mounts[].uidMappings (runtime-spec 1.1.0) is honoured.
+    idmapped_mounts: bool = False
+    # `features` exists.
+    features: bool = False
+    # Creates a cgroup of its own even where nothing is delegated, when it runs as root.
+    root_cgroup: bool = True
+    # Copies itself into memory before it starts anything, unless it runs from a sealed copy.
+    sealed_pays: bool = False
+    # The highest ociVersion that it accepts.
+    oci_version: str = "1.3.0"
+    # The time namespace of runtime-spec 1.1.0.
+    time_namespace: bool = False
+
+
+TABLE: tuple[Quirks, ...] = (
+    Quirks(
+        name="crun",
+        since=(1, 10),
+        socket_args=("--preserve-fds", "1"),
+        global_args=("--cgroup-manager=cgroupfs",),
+        refuses_hybrid=True,
+        sealed_pays=True,
+        maps_any_id=True,
+        idmapped_mounts=True,
+        features=True,
+        oci_version="1.2.0",
+        time_namespace=True,
+    ),
+    Quirks(
+        name="crun",
+        since=(0,),
+        socket_args=("--preserve-fds", "1"),
+        global_args=("--cgroup-manager=cgroupfs",),
+        refuses_hybrid=True,
+        sealed_pays=True,
+        maps_any_id=True,
+        oci_version="1.0.2",
+    ),
+    Quirks(
+        name="runc",
+        since=(1, 2),
+        socket_args=("--preserve-fds", "1"),
+        idmapped_mounts=True,
+        features=True,
+        time_namespace=True,
+    ),
+    Quirks(
+        name="runc",
+        since=(0,),
+        socket_args=("--preserve-fds", "1"),
+        features=True,
+        oci_version="1.0.2",
+    ),
+    Quirks(
+        name="youki",
+        since=(0,),
+        socket_args=("--preserve-fds", "1"),
+        features=True,
+        oci_version="1.1.0",
+        time_namespace=True,
+    ),
+)
+
+# The fastest first (performance.md 1): the order of `auto`.
+AUTO_ORDER: tuple[str, ...] = ("crun", "runc", "youki")
+
+KNOWN_NAMES: tuple[str, ...] = ("crun", "runc", "youki")
+
+# First line of `--version`: "runc version 1.1.5+ds1", "crun version 1.8.1", "youki version 0.7.0".
+VERSION_LINE = re.compile(r"^(?P<name>crun|runc|youki)(?:-rootless)? version (?P<version>\S+)")
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """`1.5.2-rc.1+ds1` -> (1, 5, 2): numbers up to the first thing that is none."""
+    numbers = re.match(r"v?(\d+(?:\.\d+)*)", text)
+    return tuple(int(part) for part in numbers[1].split(".")) if numbers else ()
+
+
+def find_quirks(name: str, version: str) -> Quirks:
+    """The row for a runtime.
+
+    Raises:
+        KeyError: no row knows this name.
+    """
+    numbers = parse_version(version)
+    for row in TABLE:
+        if row.name == name and numbers >= row.since:
+            return row
+    raise KeyError(name)

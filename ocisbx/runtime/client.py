@@ -1,0 +1,164 @@
+"""RuntimeClient: one method for each verb, each an argv that can be compared in a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ocisbx import command
+from ocisbx.errors import InvalidState, RuntimeFailed, RuntimeMissing
+from ocisbx.init import cell_path
+from ocisbx.runtime.sealed import sealed_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ocisbx.quirks import Quirks
+
+VERB_TIMEOUT_S = 30.0
+
+CELL_ARGS: Mapping[str, tuple[str, ...]] = {"mount": ("-m",), "user": ("-u", "-m")}
+# Where a sealed copy of the runtime stands in the child: above stdio and the init's socket.
+SEALED_FD = 4
+SOCKET_FD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeClient:
+    """A runtime binary with the state directory (`--root`) and the log of one container.
+
+    `cell`: the namespaces that it is started in (ocisbx-init(7)); every verb is, so that all see
+    the same cgroup file system.
+    """
+
+    path: str
+    quirks: Quirks
+    root: str
+    log: str
+    cell: str = "none"
+    sealed: bool = False
+
+    def argv(self, verb: str, *arguments: str) -> list[str]:
+        """The runtime's own command line, without the cell."""
+        return [
+            self.path,
+            "--root",
+            self.root,
+            "--log",
+            self.log,
+            "--log-format",
+            "json",
+            *self.quirks.global_args,
+            verb,
+            *arguments,
+        ]
+
+    def run_args(self, container_id: str, bundle: str, *, socket: bool) -> list[str]:
+        """`run` in the foreground: one exec where create, start and delete are three."""
+        handed = (self.quirks.socket_args or ()) if socket else ()
+        return self.argv("run", *handed, "--bundle", bundle, container_id)
+
+    def spawn_run(
+        self, container_id: str, bundle: str, *, stdio: Mapping[int, int], socket: int | None
+    ) -> command.Child:
+        """Start `run`; `stdio` and `socket` are our descriptors for the runtime.
+
+        Raises:
+            RuntimeMissing: the binary is gone or cannot be executed.
+        """
+        argv = self.run_args(container_id, bundle, socket=socket is not None)
+        descriptors = dict(stdio)
+        if socket is not None:
+            descriptors[SOCKET_FD] = socket
+        executable = self.path
+        if self.sealed:
+            descriptors[SEALED_FD] = sealed_copy(self.path)
+            executable = f"/proc/self/fd/{SEALED_FD}"
+        try:
+            if self.cell == "none":
+                return command.spawn(argv, descriptors=descriptors, executable=executable)
+            # execve names the file, argv[0] the runtime: the cell has only the first.
+            kept = ("-k",) if socket is not None else ()
+            cell = [cell_path(), *CELL_ARGS[self.cell], *kept, "--", executable, *argv[1:]]
+            return command.spawn(cell, descriptors=descriptors)
+        except OSError as error:
+            raise RuntimeMissing(
+                f"runtime {self.path} cannot be started",
+                why=error.strerror or "",
+                remedy="`ocisbx doctor` tells which runtimes can",
+            ) from error
+
+    def verb(self, verb: str, *arguments: str) -> command.Completed:
+        """Run a short verb to its end, whatever its status.
+
+        Raises:
+            RuntimeFailed: it hung or could not be started.
+        """
+        argv = self.argv(verb, *arguments)
+        if self.cell != "none":
+            argv = [cell_path(), *CELL_ARGS[self.cell], "--", *argv]
+        try:
+            return command.run(argv, timeout_s=VERB_TIMEOUT_S)
+        except (OSError, command.CommandTimeout) as error:
+            raise RuntimeFailed(f"{verb} of {self.path} failed", why=str(error)) from error
+
+    def create(self, container_id: str, bundle: str) -> None:
+        self._checked("create", "--bundle", bundle, container_id)
+
+    def start(self, container_id: str) -> None:
+        self._checked("start", container_id)
+
+    def state(self, container_id: str) -> dict[str, Any]:
+        """The state document (runtime-spec, "State").
+
+        Raises:
+            InvalidState: the runtime does not know this container.
+        """
+        document: dict[str, Any] = json.loads(self._checked("state", container_id).stdout)
+        return document
+
+    def kill(self, container_id: str, signal: str = "KILL") -> None:
+        self._checked("kill", container_id, signal)
+
+    def exec(self, container_id: str, *argv: str) -> command.Completed:
+        """A further process in a live container; the status is that process's own."""
+        return self.verb("exec", container_id, *argv)
+
+    def ps(self, container_id: str) -> list[int]:
+        """The pids of a container, in our pid namespace."""
+        pids: list[int] = json.loads(self._checked("ps", "--format", "json", container_id).stdout)
+        return pids
+
+    def delete(self, container_id: str, *, force: bool = False) -> None:
+        """Forget a container; with `force`, kill it first. Silent when it is not known."""
+        forced = ("--force",) if force else ()
+        completed = self.verb("delete", *forced, container_id)
+        if not completed.status.ok and os.path.isdir(f"{self.root}/{container_id}"):
+            raise self._failed("delete", completed)
+
+    def features(self) -> dict[str, Any] | None:
+        """The features document; None where the runtime has none (crun 1.8, runsc)."""
+        if not self.quirks.features:
+            return None
+        completed = self.verb("features")
+        if not completed.status.ok:
+            return None
+        document: dict[str, Any] = json.loads(completed.stdout)
+        return document
+
+    def command_line(self, container_id: str, bundle: str) -> str:
+        """`run` for a shell that knows nothing of ocisbx: what `bundle rerun` prints."""
+        return shlex.join(self.run_args(container_id, bundle, socket=False))
+
+    def _checked(self, verb: str, *arguments: str) -> command.Completed:
+        completed = self.verb(verb, *arguments)
+        if not completed.status.ok:
+            raise self._failed(verb, completed)
+        return completed
+
+    def _failed(self, verb: str, completed: command.Completed) -> InvalidState:
+        words = completed.stderr.decode(errors="replace").strip() or str(completed.status)
+        return InvalidState(f"{verb} of {self.quirks.name} failed", why=words[-500:])

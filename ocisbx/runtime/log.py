@@ -1,0 +1,62 @@
+"""The runtime's own words: its JSON log (`--log FILE --log-format json`), and what it printed."""
+
+from __future__ import annotations
+
+import json
+import os
+
+# More than any runtime writes about one start; a log that grows beyond it is not read further.
+READ_LIMIT_BYTES = 1 << 16
+LINE_LIMIT = 300
+
+
+def last_error(log_path: str, output: int) -> str:
+    """The last error of the log; else the last line of what was printed (a descriptor); else "".
+
+    Both belong to the runtime, which speaks before any payload runs: a payload's output never
+    gets there.
+    """
+    errors = [
+        str(entry["msg"])
+        for entry in _entries(log_path)
+        if entry.get("level") in ("error", "fatal") and "msg" in entry
+    ]
+    if errors:
+        return _one_line(errors[-1])
+    printed = [line for line in _read(output).splitlines() if line.strip()]
+    return _one_line(printed[-1]) if printed else ""
+
+
+def _entries(path: str) -> list[dict[str, object]]:
+    found = []
+    for line in _tail(path).splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            found.append(entry)
+    return found
+
+
+def _tail(path: str) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return _read(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int) -> str:
+    size = os.fstat(descriptor).st_size
+    data = os.pread(descriptor, READ_LIMIT_BYTES, max(0, size - READ_LIMIT_BYTES))
+    return data.decode(errors="replace")
+
+
+def _one_line(text: str) -> str:
+    clean = "".join(character if character.isprintable() else " " for character in text)
+    clean = " ".join(clean.split())
+    return clean if len(clean) <= LINE_LIMIT else clean[: LINE_LIMIT - 3] + "..."

@@ -1,0 +1,54 @@
+"""A sealed copy of a runtime's binary in memory, made once for each process that starts many.
+
+crun protects itself against CVE-2019-5736 by copying itself into a sealed memfd and executing
+again; started from one it skips that (performance.md 3.1): the same protection, a third of the
+time saved.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+
+from ocisbx.plan import fingerprint
+
+SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+CHUNK_BYTES = 1 << 24
+
+_lock = threading.Lock()
+_copies: dict[str, tuple[tuple[int, ...] | None, int]] = {}
+
+
+def sealed_copy(path: str) -> int:
+    """A descriptor of the copy, kept open for the process's life; made anew when the file changed.
+
+    Raises:
+        OSError: the binary cannot be read, or there is no memory.
+    """
+    seen = fingerprint(path, exact=True)
+    with _lock:
+        known = _copies.get(path)
+        if known is not None and known[0] == seen:
+            return known[1]
+        copy = _copy(path)
+        if known is not None:
+            os.close(known[1])
+        _copies[path] = (seen, copy)
+        return copy
+
+
+def _copy(path: str) -> int:
+    target = os.memfd_create(os.path.basename(path), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while os.sendfile(target, source, None, CHUNK_BYTES):
+                pass
+        finally:
+            os.close(source)
+        fcntl.fcntl(target, fcntl.F_ADD_SEALS, SEALS)
+    except BaseException:
+        os.close(target)
+        raise
+    return target

@@ -1,0 +1,317 @@
+"""Sandbox: the front door. Resolves once, then runs commands, each in a fresh container."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from ocisbx.audit import write_audit
+from ocisbx.backends.base import START_TIMEOUT_S, Call
+from ocisbx.backends.gc import sweep
+from ocisbx.backends.oci import OciBackend
+from ocisbx.errors import RuntimeFailed
+from ocisbx.hints import explain
+from ocisbx.outcome import Failure
+from ocisbx.result import RunResult, Termination, Timings
+from ocisbx.running import Running
+from ocisbx.values import check_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ocisbx.backends.execution import OciExecution
+    from ocisbx.config import SandboxConfig
+    from ocisbx.outcome import Verdict
+    from ocisbx.plan import Plan
+    from ocisbx.result import Captured
+
+    Input = bytes | int | None
+    OnData = Callable[[bytes], None] | None
+    Hold = Callable[[OciExecution], None] | None
+
+
+def run_plan(
+    plan: Plan, call: Call, *, resolve_s: float = 0.0, audit: bool = True, hold: Hold = None
+) -> RunResult:
+    """Run one call of a plan to its end; `hold` is shown the execution once it has started.
+
+    Raises:
+        OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
+    """
+    sweep()
+    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    with OciBackend().launch(plan, call) as execution:
+        if hold is not None:
+            hold(execution)
+        verdict = execution.wait()
+        assert verdict is not None
+        captured = execution.stdio.finish(keep=False)
+    execution.clock.cleaned = time.monotonic()
+    if isinstance(verdict, Failure):
+        raise RuntimeFailed(
+            verdict.what,
+            why=verdict.why,
+            remedy=f"`ocisbx doctor` checks this host; the runtime was {plan.runtime.path}",
+        )
+    result = _result(plan, call, execution, verdict, captured, started_at, resolve_s)
+    if audit:
+        write_audit(result, plan.workdir)
+    return result
+
+
+def _result(
+    plan: Plan,
+    call: Call,
+    execution: OciExecution,
+    verdict: Verdict,
+    captured: tuple[Captured, Captured],
+    started_at: str,
+    resolve_s: float,
+) -> RunResult:
+    clock = execution.clock
+    never_ran = verdict.termination in (Termination.NOT_FOUND, Termination.NOT_EXECUTABLE)
+    return RunResult(
+        id=execution.id,
+        command=call.argv,
+        termination=verdict.termination,
+        exit_code=verdict.exit_code,
+        signal=verdict.signal,
+        captured_stdout=captured[0],
+        captured_stderr=captured[1],
+        runtime=plan.runtime,
+        usage=execution.usage(),
+        enforcement=plan.enforcement,
+        bundle=None,
+        started_at=started_at,
+        timings=Timings(
+            resolve_s=resolve_s,
+            bundle_s=clock.bundle_made - clock.started,
+            runtime_s=clock.runtime_ended - clock.bundle_made,
+            cleanup_s=clock.cleaned - clock.runtime_ended,
+        ),
+        hint=explain(plan, call.argv, verdict.termination) if never_ran else None,
+    )
+
+
+class Sandbox:
+    """A configuration that is resolved once; each `run` is a fresh container.
+
+    Thread-safe: calls share nothing but the plan. Works with and without `with`.
+    """
+
+    def __init__(
+        self,
+        config: SandboxConfig | None = None,
+        *,
+        audit: bool = True,
+        start_timeout_s: float = START_TIMEOUT_S,
+        **fields: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> None:
+        """`fields` are those of SandboxConfig, over `config` where both are given.
+
+        Raises:
+            ConfigError: a field is unknown or wrong.
+        """
+        self.config = _configure(config, fields)
+        self._audit = audit
+        self._start_timeout_s = start_timeout_s
+        self._plan: Plan | None = None
+        self._resolve_s = 0.0
+
+    def __enter__(self) -> Self:
+        self.resolve()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._plan = None
+
+    def resolve(self) -> Plan:
+        """The compiled plan; compiled anew only when something that it rests on has changed.
+
+        Raises:
+            ConfigError, RuntimeMissing, Unsupported: this host cannot run it.
+        """
+        started = time.monotonic()
+        if self._plan is None or not self._plan.holds():
+            self._plan = _compile(self.config)
+        self._resolve_s = time.monotonic() - started
+        return self._plan
+
+    def run(
+        self,
+        command: Sequence[str] | str,
+        *,
+        input: Input = None,
+        shell: bool = False,
+        name: str | None = None,
+        on_stdout: OnData = None,
+        on_stderr: OnData = None,
+    ) -> RunResult:
+        """Run one command to its end. `input`: bytes, or a descriptor that is relayed.
+
+        Raises:
+            ConfigError: the command is no list of strings, or too long.
+            OcisbxError: ocisbx or the runtime failed.
+        """
+        call = self._call(
+            command, input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
+        )
+        plan = self.resolve()
+        return run_plan(plan, call, resolve_s=self._resolve_s, audit=self._audit)
+
+    def start(
+        self,
+        command: Sequence[str] | str,
+        *,
+        input: Input = None,
+        shell: bool = False,
+        name: str | None = None,
+        on_stdout: OnData = None,
+        on_stderr: OnData = None,
+    ) -> Running:
+        """Start one command and return; the context's exit ends it. Errors as `run`, plus those
+        of the start itself; later ones come out of `wait()`."""
+        call = self._call(
+            command, input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
+        )
+        plan = self.resolve()
+        resolve_s, audit = self._resolve_s, self._audit
+        return Running(
+            lambda hold: run_plan(plan, call, resolve_s=resolve_s, audit=audit, hold=hold)
+        )
+
+    async def arun(
+        self,
+        command: Sequence[str] | str,
+        *,
+        input: Input = None,
+        shell: bool = False,
+        name: str | None = None,
+        on_stdout: OnData = None,
+        on_stderr: OnData = None,
+    ) -> RunResult:
+        """`run` for asyncio; callbacks are called in another thread. Cancellation ends the payload
+        (SIGTERM, the grace, SIGKILL) and is raised when nothing is left of it."""
+        running = self.start(
+            command, input=input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
+        )
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+        running.when_done(partial(_wake, loop, done))
+        try:
+            await done.wait()
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.shield(done.wait())
+            raise
+        return cast("RunResult", running.wait())
+
+    def _call(
+        self,
+        command: Sequence[str] | str,
+        source: Input,
+        *,
+        shell: bool,
+        name: str | None,
+        on_stdout: OnData,
+        on_stderr: OnData,
+    ) -> Call:
+        return Call(
+            argv=check_command(command, shell=shell),
+            environment=os.environ,
+            name=name,
+            stdin=source,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            start_timeout_s=self._start_timeout_s,
+        )
+
+
+def _wake(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
+    # A loop that was closed meanwhile has nobody left to wake.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(done.set)
+
+
+class AsyncSandbox:
+    """Sandbox for asyncio: the same names, awaited."""
+
+    def __init__(self, config: SandboxConfig | None = None, **fields: Any) -> None:  # noqa: ANN401 -- typed where they arrive
+        self._sandbox = Sandbox(config, **fields)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self._sandbox.resolve)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._sandbox.__exit__()
+
+    async def run(self, command: Sequence[str] | str, **options: Any) -> RunResult:  # noqa: ANN401 -- typed where they arrive
+        """As `Sandbox.arun`."""
+        return await self._sandbox.arun(command, **options)
+
+
+_sandboxes: dict[tuple[str, str], Sandbox] = {}
+SANDBOXES_KEPT = 32
+_CALL_OPTIONS = ("input", "shell", "name", "on_stdout", "on_stderr")
+
+
+def run(
+    command: Sequence[str] | str,
+    config: SandboxConfig | None = None,
+    **options: Any,  # noqa: ANN401 -- typed where they arrive
+) -> RunResult:
+    """Run one command in a fresh container; keywords are those of Sandbox.run and the fields of
+    SandboxConfig (`timeout_s=30`, `network="host"`, `limits={...}`).
+
+    Raises:
+        ConfigError, RuntimeMissing, Unsupported: nothing was started.
+        OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
+    """
+    sandbox, call = _prepare(config, options)
+    return sandbox.run(command, **call)
+
+
+async def arun(
+    command: Sequence[str] | str,
+    config: SandboxConfig | None = None,
+    **options: Any,  # noqa: ANN401 -- typed where they arrive
+) -> RunResult:
+    """`run` for asyncio."""
+    sandbox, call = _prepare(config, options)
+    return await sandbox.arun(command, **call)
+
+
+def _prepare(
+    config: SandboxConfig | None, options: dict[str, Any]
+) -> tuple[Sandbox, dict[str, Any]]:
+    """A Sandbox of these fields, kept for the next call with the same ones in the same place."""
+    call = {name: options.pop(name) for name in _CALL_OPTIONS if name in options}
+    wanted = _configure(config, options)
+    key = (wanted.model_dump_json(), os.getcwd())
+    sandbox = _sandboxes.get(key)
+    if sandbox is None:
+        if len(_sandboxes) >= SANDBOXES_KEPT:
+            _sandboxes.clear()
+        sandbox = _sandboxes[key] = Sandbox(wanted)
+    return sandbox, call
+
+
+def _configure(config: SandboxConfig | None, fields: dict[str, Any]) -> SandboxConfig:
+    # pydantic and the models are imported by those who configure, not by those who only run.
+    from ocisbx.config import SandboxConfig as Config  # noqa: PLC0415 -- see above
+
+    if config is None:
+        return Config(**fields)
+    return config.updated(fields) if fields else config
+
+
+def _compile(config: SandboxConfig) -> Plan:
+    from ocisbx.backends.lower import compile_plan  # noqa: PLC0415 -- as above
+
+    return compile_plan(config)

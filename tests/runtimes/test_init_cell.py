@@ -1,0 +1,116 @@
+"""The cell: private namespaces round a runtime, nothing of the host altered."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ocisbx.init import cell_path
+
+pytestmark = pytest.mark.runtime
+
+SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+KINDS = ("user", "mnt", "cgroup", "net", "pid")
+
+
+def _cell(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [cell_path(), *arguments]
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        command, capture_output=True, text=True, timeout=20, check=False, **options
+    )
+
+
+def _namespaces(output: str) -> set[str]:
+    here = {kind: str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in KINDS}
+    there = dict(zip(KINDS, output.split(), strict=True))
+    return {kind for kind in KINDS if here[kind] != there[kind]}
+
+
+@pytest.mark.parametrize(
+    ("flags", "changed"),
+    [((), set()), (("-u",), {"user"}), (("-u", "-m"), {"user", "mnt", "cgroup"})],
+)
+def test_the_flags_say_which_namespaces_are_new(flags: tuple[str, ...], changed: set[str]) -> None:
+    script = "readlink " + " ".join(f"/proc/self/ns/{kind}" for kind in KINDS)
+    done = _cell(*flags, "--", "/bin/sh", "-c", script)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _namespaces(done.stdout) == changed
+
+
+def test_the_callers_ids_are_0_inside() -> None:
+    script = "id -u; id -g; cat /proc/self/setgroups /proc/self/uid_map /proc/self/gid_map"
+    lines = _cell("-u", "--", "/bin/sh", "-c", script).stdout.splitlines()
+    ids = [["0", str(os.geteuid()), "1"], ["0", str(os.getegid()), "1"]]
+    assert lines[:3] == ["0", "0", "deny"]
+    assert [line.split() for line in lines[3:]] == ids
+
+
+def test_cgroup2_is_where_runtimes_look_and_only_there() -> None:
+    before = Path("/proc/self/mountinfo").read_text()
+    done = _cell("-u", "-m", "--", "/bin/cat", "/proc/self/mountinfo")
+    mounts = [line.split() for line in done.stdout.splitlines()]
+    [kind] = [fields[fields.index("-") + 1] for fields in mounts if fields[4] == "/sys/fs/cgroup"][
+        -1:
+    ]
+    assert kind == "cgroup2"
+    assert not [fields for fields in mounts if any("shared:" in one for one in fields)]
+    assert Path("/proc/self/mountinfo").read_text() == before
+
+
+@pytest.mark.parametrize(("flags", "kept"), [((), []), (("-k",), ["3"])])
+def test_only_the_report_descriptor_is_kept(flags: tuple[str, ...], kept: list[str]) -> None:
+    fds = [os.open("/", os.O_RDONLY) for _ in range(30)]
+    try:
+        for fd in fds:
+            os.dup2(fd, fd + 500, inheritable=True)
+        script = "exec 9</proc/self/fd && ls /proc/self/fd"
+        command = [cell_path(), *flags, "--", "/bin/sh", "-c", script]
+        read, write = os.pipe()
+        actions = [(os.POSIX_SPAWN_DUP2, write, 1), (os.POSIX_SPAWN_DUP2, fds[0], 3)]
+        pid = os.posix_spawn(command[0], command, {}, file_actions=actions)
+        os.close(write)
+        with os.fdopen(read) as output:
+            listed = set(output.read().split())
+        assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        for fd in fds:
+            os.close(fd)
+            os.close(fd + 500)
+    # 9 is the shell's own; ls has its directory open on the first free number
+    assert sorted(listed - {"0", "1", "2", "9"})[:2] == (["3", "4"] if kept else ["3"])
+
+
+def test_a_runtime_in_a_sealed_memfd_can_be_executed() -> None:
+    fd = os.memfd_create("runtime", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    try:
+        os.write(fd, Path("/bin/readlink").read_bytes())
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+        done = _cell("-u", "-m", "--", f"/proc/self/fd/{fd}", "/proc/self/exe", pass_fds=(fd,))
+    finally:
+        os.close(fd)
+    assert done.stdout.startswith("/memfd:runtime")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--", "/no/such"), "ocisbx-cell: /no/such: no such file or directory (errno 2)\n"),
+        (("-u", "-m", "--", "/etc"), "ocisbx-cell: /etc: permission denied (errno 13)\n"),
+        *(
+            (arguments, "ocisbx-cell: usage: ocisbx-cell [-u] [-m] [-k] -- /ABS/RUNTIME [ARG...]\n")
+            for arguments in ((), ("-u",), ("--",), ("-x", "--", "/bin/true"), ("--", "true"))
+        ),
+    ],
+)
+def test_a_failure_is_one_line_and_125(arguments: tuple[str, ...], line: str) -> None:
+    done = _cell(*arguments)
+    assert (done.stdout, done.stderr, done.returncode) == ("", line, 125)
+
+
+def test_the_environment_is_passed_on_unchanged() -> None:
+    done = _cell("-u", "--", "/usr/bin/env", env={"A": "1", "B": "x=y"})
+    assert done.stdout.splitlines() == ["A=1", "B=x=y"]
