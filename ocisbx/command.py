@@ -31,8 +31,7 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 
 OUTPUT_LIMIT_BYTES = 1 << 20
-# SIGPIPE and SIGXFSZ are ignored by Python; SIGINT may be, in the background of a shell.
-DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM]
+CATCHABLE = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
 class SpawnError(OSError):
@@ -45,7 +44,7 @@ class CommandTimeout(OcisbxError):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a host program ended: `exit_code`, or the signal that killed it."""
+    """How a host program ended: `exit_code`, or the signal that killed it; neither: unknown."""
 
     exit_code: int | None
     signal: int | None
@@ -56,7 +55,9 @@ class Status:
         return self.exit_code == 0
 
     def __str__(self) -> str:
-        return f"exit code {self.exit_code}" if self.signal is None else f"signal {self.signal}"
+        if self.signal is not None:
+            return f"signal {self.signal}"
+        return "an unknown status" if self.exit_code is None else f"exit code {self.exit_code}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,12 @@ class Child:
     def poll(self) -> Status | None:
         """The status once it has ended; never blocks."""
         if self.status is None:
-            pid, raw, usage = os.wait4(self.pid, os.WNOHANG)
+            try:
+                pid, raw, usage = os.wait4(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                # The caller ignores SIGCHLD, or waits for every child: the status went there.
+                self.status = _unknown_when_ended(self.pidfd)
+                return self.status
             if pid:
                 self.status = _status(raw, usage.ru_utime + usage.ru_stime)
         return self.status
@@ -129,7 +135,7 @@ def spawn(
             file_actions=actions,
             setsid=True,
             setsigmask=[],
-            setsigdef=DEFAULT_SIGNALS,
+            setsigdef=_ignored_signals(),
         )
     except OSError as error:
         raise SpawnError(error.errno, error.strerror, argv[0]) from error
@@ -222,10 +228,22 @@ def _status(raw: int, cpu_s: float) -> Status:
     return Status(os.WEXITSTATUS(raw), None, cpu_s)
 
 
+def _unknown_when_ended(pidfd: int) -> Status | None:
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return Status(None, None) if poller.poll(0) else None
+
+
 def _poll_one(descriptor: int, timeout_s: float | None) -> None:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     poller.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)
+
+
+def _ignored_signals() -> list[int]:
+    """What exec would hand on as ignored: Python's SIGPIPE, a shell's SIGINT in the background,
+    a caller's SIGCHLD (a runtime could not wait for its children)."""
+    return [number for number in CATCHABLE if signal.getsignal(number) in (signal.SIG_IGN, None)]
 
 
 def _lift(descriptors: Mapping[int, int]) -> tuple[dict[int, int], list[int]]:

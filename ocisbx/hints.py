@@ -27,7 +27,7 @@ def explain(plan: Plan, argv: Sequence[str], termination: Termination) -> Hint:
     name = argv[0]
     path = _host_path(plan, name)
     if path is None:
-        return Hint(f"no {name} on the container's PATH, nor on yours", "")
+        return Hint(f"{name} is neither in the container nor on the host", "")
     if termination is Termination.NOT_EXECUTABLE:
         return _not_executable(path)
     if not visible(plan, path):

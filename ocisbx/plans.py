@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.errors import OcisbxError
@@ -73,7 +72,9 @@ def store_plan(key: str, plan: Plan) -> None:
     try:
         ensure(os.path.dirname(directory))
         ensure(directory)
-        descriptor, temporary = tempfile.mkstemp(dir=directory)
+        temporary = f"{directory}/.{os.urandom(8).hex()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(plan.to_json())
         os.replace(temporary, f"{directory}/{key}.json")

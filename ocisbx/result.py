@@ -144,6 +144,9 @@ class Captured:
             self._fd = fd
             weakref.finalize(self, os.close, fd)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_held, (self.read(), self.total_bytes, self.truncated, self.path))
+
     def read(self) -> bytes:
         """The captured bytes (up to the cap)."""
         if self._data is not None:
@@ -162,6 +165,12 @@ class Hint(NamedTuple):
 
     why: str
     remedy: str
+
+
+def _held(data: bytes, total_bytes: int, truncated: bool, path: str | None) -> Captured:  # noqa: FBT001 -- called by pickle
+    captured = Captured(total_bytes=total_bytes, truncated=truncated, path=path)
+    captured._data = data  # noqa: SLF001 -- our own class
+    return captured
 
 
 @dataclass(frozen=True, slots=True)

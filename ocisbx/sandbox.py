@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import time
@@ -22,6 +21,7 @@ from ocisbx.running import Running
 from ocisbx.values import check_command
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Sequence
 
     from ocisbx.backends.execution import OciExecution
@@ -197,6 +197,8 @@ class Sandbox:
     ) -> RunResult:
         """`run` for asyncio; callbacks are called in another thread. Cancellation ends the payload
         (SIGTERM, the grace, SIGKILL) and is raised when nothing is left of it."""
+        import asyncio  # noqa: PLC0415 -- 20 ms of every start, for those who await only
+
         running = self.start(
             command, input=input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
         )
@@ -245,6 +247,8 @@ class AsyncSandbox:
         self._sandbox = Sandbox(config, **fields)
 
     async def __aenter__(self) -> Self:
+        import asyncio  # noqa: PLC0415 -- as above
+
         await asyncio.to_thread(self._sandbox.resolve)
         return self
 

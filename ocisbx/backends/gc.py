@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ocisbx.backends.names import lookup_name, names_directory
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.owner import Owner, read_owner
+from ocisbx.cgroup.remove import remove_cgroup
 from ocisbx.errors import BundleError, OcisbxError
 from ocisbx.places import find_places
 from ocisbx.probe.processes import command_line, processes
@@ -108,17 +109,25 @@ def remove(found: Leftover, settle_s: float = SETTLE_S) -> None:
     """
     if not _end_processes(found, settle_s):
         return
-    owner = found.owner
-    if owner is not None and os.path.isdir(f"{found.path}/{owner.id}"):
-        with contextlib.suppress(OcisbxError, KeyError):
-            RuntimeClient(
-                path=owner.runtime_path,
-                quirks=find_quirks(owner.runtime_name, owner.runtime_version),
-                root=found.path,
-                log=f"{found.path}/gc.log",
-                cell=owner.cell,
-            ).delete(owner.id, force=True)
+    if found.owner is not None:
+        _forget(found.owner, found.path)
     remove_tree(found.path)
+
+
+def _forget(owner: Owner, path: str) -> None:
+    """Let the runtime kill and forget the container; without it, its cgroup is all there is."""
+    with contextlib.suppress(OcisbxError, KeyError):
+        client = RuntimeClient(
+            path=owner.runtime_path,
+            quirks=find_quirks(owner.runtime_name, owner.runtime_version),
+            root=path,
+            log=f"{path}/gc.log",
+            cell=owner.cell,
+        )
+        if client.knows(owner.id):
+            client.delete(owner.id, force=True)
+    if owner.cgroup:
+        remove_cgroup(owner.id)
 
 
 def _end_processes(found: Leftover, settle_s: float) -> bool:

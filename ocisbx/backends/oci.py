@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from ocisbx.backends.names import claim_name, release_name
 from ocisbx.backends.stdio import PayloadStdio
 from ocisbx.bundle.directory import BundleDirectory
 from ocisbx.bundle.owner import Owner
+from ocisbx.cgroup.remove import remove_cgroup
 from ocisbx.errors import BundleError, OcisbxError
 from ocisbx.outcome import Reason
 from ocisbx.places import find_places
@@ -68,7 +68,7 @@ class OciBackend:
             execution = OciExecution(
                 container_id, plan, call, bundle=bundle, client=client, stdio=stdio
             )
-            stack.callback(_delete, client, container_id, bundle, call)
+            stack.callback(_delete, client, container_id, plan, call)
             stack.callback(execution.close)
             execution.clock.started = started
             execution.clock.bundle_made = time.monotonic()
@@ -80,7 +80,7 @@ class OciBackend:
 
 def new_id() -> str:
     """80 random bits: unique across processes and hosts, and not to be guessed."""
-    return secrets.token_hex(10)
+    return os.urandom(10).hex()
 
 
 def client_for(plan: Plan, bundle: BundleDirectory) -> RuntimeClient:
@@ -113,12 +113,14 @@ def owner_record(container_id: str, plan: Plan, call: Call) -> Owner:
     )
 
 
-def _delete(client: RuntimeClient, container_id: str, bundle: BundleDirectory, call: Call) -> None:
+def _delete(client: RuntimeClient, container_id: str, plan: Plan, call: Call) -> None:
     """A runtime that ended by itself has deleted its state; one that was killed has not."""
     if call.on_step is not None:
         call.on_step(Step.DELETING)
-    if os.path.isdir(f"{bundle.path}/{container_id}"):
+    if client.knows(container_id):
         client.delete(container_id, force=True)
+    if plan.cgroup:
+        remove_cgroup(container_id)
 
 
 def _remove(bundle: BundleDirectory) -> None:

@@ -167,7 +167,6 @@ def _bind(host: Host, given: Given, target: str, *, read_only: bool) -> Bind:
         read_only=read_only,
         directory=given.fact.kind is PathKind.DIRECTORY,
         idmap=host.uid == 0,
-        requested=True,
     )
 
 

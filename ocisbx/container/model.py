@@ -36,8 +36,6 @@ class Bind(Resolved):
     read_only: bool
     directory: bool = True
     idmap: bool = False
-    # Given by the caller (not part of the default view): checked again before every start.
-    requested: bool = False
 
 
 class Tmpfs(Resolved):

@@ -6,12 +6,11 @@ They are C without a libc, built by tools/build_init.py into `bin/`, one file pe
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Final
 
 from ocisbx.errors import RuntimeMissing
 
-_BIN_DIR: Final = Path(__file__).absolute().parent / "bin"
+_BIN_DIR: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin")
 
 
 def init_path() -> str:
@@ -25,7 +24,7 @@ def cell_path() -> str:
 
 
 def _program(name: str) -> str:
-    path = str(_BIN_DIR / f"ocisbx-{name}-{os.uname().machine}")
+    path = f"{_BIN_DIR}/ocisbx-{name}-{os.uname().machine}"
     if not os.access(path, os.X_OK):
         raise RuntimeMissing(
             f"the {name} program is not there: {path}",

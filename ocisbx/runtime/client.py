@@ -136,8 +136,12 @@ class RuntimeClient:
         """Forget a container; with `force`, kill it first. Silent when it is not known."""
         forced = ("--force",) if force else ()
         completed = self.verb("delete", *forced, container_id)
-        if not completed.status.ok and os.path.isdir(f"{self.root}/{container_id}"):
+        if not completed.status.ok and self.knows(container_id):
             raise self._failed("delete", completed)
+
+    def knows(self, container_id: str) -> bool:
+        """Whether the runtime has left state of this container."""
+        return os.path.isdir(f"{self.root}/{container_id}")
 
     def features(self) -> dict[str, Any] | None:
         """The features document; None where the runtime has none (crun 1.8, runsc)."""

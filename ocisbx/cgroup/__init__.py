@@ -1,0 +1,1 @@
+"""cgroups of ours: named `ocisbx-ID`, one for each container that a runtime gives one."""
