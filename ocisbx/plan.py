@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ocisbx.result import Enforced, EnforcementState, RuntimeInfo
@@ -119,9 +120,12 @@ class Plan:
         """True while every fact that it was compiled from still stands."""
         return all(guard.holds() for guard in self.guards)
 
-    def payload_environment(self, caller: Mapping[str, str]) -> list[str]:
-        """`NAME=value` lines; what the caller does not have is left out."""
-        merged = {name: caller[name] for name in self.inherit if name in caller} | self.environment
+    def payload_environment(
+        self, caller: Mapping[str, str], extra: Mapping[str, str] = MappingProxyType({})
+    ) -> list[str]:
+        """`NAME=value` lines; what the caller does not have is left out, `extra` wins."""
+        inherited = {name: caller[name] for name in self.inherit if name in caller}
+        merged = {**self.environment, **inherited, **extra}
         return [f"{name}={value}" for name, value in merged.items()]
 
     def to_json(self) -> str:

@@ -45,10 +45,13 @@ class Call:
 
     `stdin`: bytes, a descriptor to relay, or nothing (/dev/null). `stdout`, `stderr`: a descriptor
     to forward to; None captures. Callbacks get the bytes within the cap, as they come.
+    `environment` is the caller's, of which the plan takes what it names; `extra_environment` is for
+    this payload alone, and wins.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
+    extra_environment: Mapping[str, str] = field(default_factory=dict)
     name: str | None = None
     stdin: bytes | int | None = None
     stdout: int | None = None

@@ -83,7 +83,7 @@ class OciExecution:
         """
         ours, theirs = protocol.report_socketpair()
         self._socket = ours
-        ours.setblocking(False)
+        ours.settimeout(0)
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:
             self._child = self._client.spawn_run(

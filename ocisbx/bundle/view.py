@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import shutil
 import time
 from functools import cache
@@ -107,7 +106,7 @@ def _publish(path: str, nodes: tuple[RootNode, ...]) -> None:
     ensure(parent)
     if os.statvfs(parent).f_flag & os.ST_NOEXEC:
         raise OcisbxError(f"{parent} lies on a file system mounted noexec")
-    draft = f"{parent}/.{secrets.token_hex(8)}"
+    draft = f"{parent}/.{os.urandom(8).hex()}"
     os.mkdir(draft, 0o755)
     try:
         make_nodes(draft, nodes)

@@ -214,10 +214,11 @@ def _environment(merged: SandboxConfig, who: Identity, workdir: str) -> Environm
         "PWD": workdir,
         "OCISBX": "1",
     } | dict(merged.env.set)
-    inherit = [*SAFE_NAMES, *merged.env.inherit]
+    # The caller's own values win over ours, and `set` over both.
+    inherit = dict.fromkeys([*SAFE_NAMES, *merged.env.inherit])
     return Environment(
         fixed={name: value for name, value in fixed.items() if name not in unset},
-        inherit=tuple(dict.fromkeys(name for name in inherit if name not in unset)),
+        inherit=tuple(name for name in inherit if name not in unset | set(merged.env.set)),
     )
 
 

@@ -1,8 +1,10 @@
 /* ocisbx-cell: starts a runtime in private namespaces, so that nothing of the host is altered.
  *
- *     ocisbx-cell [-u] [-m] [-k] -- /ABS/RUNTIME [ARG...]
+ *     ocisbx-cell [-u | -j PID] [-m] [-k] -- /ABS/RUNTIME [ARG...]
  *
  * -u  a new user namespace in which the caller's ids are 0
+ * -j  the user namespace in which the container of process PID was made: a runtime enters a
+ *     container only from there, the new one of another cell has no rights over it
  * -m  new mount and cgroup namespaces: every mount private, cgroup2 over /sys/fs/cgroup. Stock
  *     crun refuses hybrid hierarchies and looks nowhere else.
  * -k  descriptor 3 is kept too; all above 2 (3) are marked close-on-exec, not closed, so that a
@@ -12,6 +14,8 @@
 #include "start.h"
 #include "text.h"
 
+#define NS_GET_PARENT 0xb702 /* ioctl_nsfs(2) */
+
 #define PROGRAM "ocisbx-cell"
 #define EXIT_FAILED 125
 
@@ -19,6 +23,7 @@ struct options {
 	int user;
 	int mount;
 	int keep;
+	const char *joined;
 	char **argv;
 };
 
@@ -37,7 +42,7 @@ static long check(const char *step, long result)
 
 static struct options parse(char **argv)
 {
-	static const char usage[] = "usage: ocisbx-cell [-u] [-m] [-k] -- /ABS/RUNTIME [ARG...]";
+	static const char usage[] = "usage: ocisbx-cell [-u | -j PID] [-m] [-k] -- /ABS/RUNTIME [ARG...]";
 	struct options options = { .user = 0 };
 
 	for (argv++; *argv; argv++) {
@@ -49,6 +54,11 @@ static struct options parse(char **argv)
 		case 'u': options.user = 1; break;
 		case 'm': options.mount = 1; break;
 		case 'k': options.keep = 1; break;
+		case 'j':
+			options.joined = *++argv;
+			if (!options.joined || !*options.joined)
+				fail(usage, 0);
+			break;
 		case '-':
 			options.argv = argv + 1;
 			if (!*options.argv || **options.argv != '/')
@@ -86,6 +96,23 @@ static void map_ids(unsigned int uid, unsigned int gid)
 	map_to_root("/proc/self/gid_map", gid);
 }
 
+static void join_parent_of(const char *pid)
+{
+	struct text path = { .used = 0 };
+	long own, parent;
+
+	text_add(&path, "/proc/");
+	text_add(&path, pid);
+	text_add(&path, "/ns/user");
+	path.bytes[path.used] = 0;
+	own = check("the container's user namespace",
+		    SYS4(openat, AT_FDCWD, path.bytes, O_RDONLY | O_CLOEXEC, 0));
+	parent = check("its parent", SYS3(ioctl, own, NS_GET_PARENT, 0));
+	check("setns", SYS2(setns, parent, CLONE_NEWUSER));
+	SYS1(close, parent);
+	SYS1(close, own);
+}
+
 static void arrange_mounts(void)
 {
 	check("mounts private", SYS5(mount, 0, "/", 0, MS_REC | MS_PRIVATE, 0));
@@ -102,6 +129,8 @@ int program(int argc, char **argv, char **envp)
 			     (options.mount ? CLONE_NEWNS | CLONE_NEWCGROUP : 0);
 
 	(void)argc;
+	if (options.joined)
+		join_parent_of(options.joined);
 	check("namespaces", SYS1(unshare, flags));
 	if (options.user)
 		map_ids(uid, gid);

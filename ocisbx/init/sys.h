@@ -36,6 +36,7 @@
 #define NR_unshare 272
 #define NR_signalfd4 289
 #define NR_dup3 292
+#define NR_setns 308
 #elif defined(__aarch64__)
 #define NR_epoll_pwait 22
 #define NR_epoll_create1 20
@@ -66,6 +67,7 @@
 #define NR_unshare 97
 #define NR_signalfd4 74
 #define NR_dup3 24
+#define NR_setns 268
 #else
 #error "the init is written for x86_64 and aarch64"
 #endif

@@ -91,7 +91,9 @@ class RuntimeClient:
                 remedy="`ocisbx doctor` tells which runtimes can",
             ) from error
 
-    def verb(self, verb: str, *arguments: str) -> command.Completed:
+    def verb(
+        self, verb: str, *arguments: str, cell_args: tuple[str, ...] | None = None
+    ) -> command.Completed:
         """Run a short verb to its end, whatever its status.
 
         Raises:
@@ -99,7 +101,7 @@ class RuntimeClient:
         """
         argv = self.argv(verb, *arguments)
         if self.cell != "none":
-            argv = [cell_path(), *CELL_ARGS[self.cell], "--", *argv]
+            argv = [cell_path(), *(cell_args or CELL_ARGS[self.cell]), "--", *argv]
         try:
             return command.run(argv, timeout_s=VERB_TIMEOUT_S)
         except (OSError, command.CommandTimeout) as error:
@@ -124,11 +126,23 @@ class RuntimeClient:
         self._checked("kill", container_id, signal)
 
     def exec(self, container_id: str, *argv: str) -> command.Completed:
-        """A further process in a live container; the status is that process's own."""
-        return self.verb("exec", container_id, *argv)
+        """A further process in a live container; the status is that process's own.
+
+        Raises:
+            InvalidState: the runtime does not know this container.
+        """
+        cell_args = None
+        if self.cell == "user":
+            # Only the user namespace in which a container was made has rights over it.
+            cell_args = ("-j", str(self.state(container_id)["pid"]), "-m")
+        return self.verb("exec", container_id, *argv, cell_args=cell_args)
 
     def ps(self, container_id: str) -> list[int]:
-        """The pids of a container, in our pid namespace."""
+        """The pids of a container, in our pid namespace: those of its cgroup.
+
+        Raises:
+            InvalidState: it has no cgroup (a rootless container where nothing is delegated).
+        """
         pids: list[int] = json.loads(self._checked("ps", "--format", "json", container_id).stdout)
         return pids
 

@@ -1,0 +1,157 @@
+"""What `doctor` looks at beyond the Host record: the distribution, security modules, surroundings.
+
+Every reader takes the root below which the files lie, so that tests write files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+
+from ocisbx import command
+from ocisbx.init import cell_path
+from ocisbx.places import find_places
+
+ACT_TIMEOUT_S = 5.0
+TRUE_PROGRAMS = ("/bin/true", "/usr/bin/true")
+
+# Files that container engines leave in the root of what they run.
+CONTAINER_MARKS: dict[str, str] = {
+    ".dockerenv": "docker",
+    "run/.containerenv": "podman",
+    "run/systemd/container": "systemd-nspawn or its kin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Surroundings of this process; sysctls are None where the kernel has no such file."""
+
+    # ID of os-release(5), then the words of ID_LIKE.
+    distributions: tuple[str, ...] = ()
+    unprivileged_userns_clone: int | None = None
+    yama_scope: int | None = None
+    selinux_enforcing: bool = False
+    # The engine whose mark was found, and the mark's path.
+    container: tuple[str, str] | None = None
+    user_bus: bool = False
+    # Controllers and write access of our own cgroup v2 directory.
+    controllers: tuple[str, ...] = ()
+    cgroup_read_only: bool = False
+    xdg_runtime_dir: str = ""
+    # Why XDG_RUNTIME_DIR cannot be used; empty: it can, or is not set.
+    xdg_trouble: str = ""
+    runtime_place: str = ""
+
+
+def read_system(cgroup: str, root: str = "/") -> System:
+    """Read all of it; `cgroup` is our path in the v2 hierarchy (`Host.cgroups.own`)."""
+    base = root.rstrip("/")
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    v2 = next(
+        (
+            f"{base}/sys/fs/cgroup{sub}"
+            for sub in ("", "/unified")
+            if os.path.exists(f"{base}/sys/fs/cgroup{sub}/cgroup.controllers")
+        ),
+        None,
+    )
+    own = "" if v2 is None else f"{v2}{cgroup}".rstrip("/")
+    marks = [(name, f"/{mark}") for mark, name in CONTAINER_MARKS.items() if _is(f"{base}/{mark}")]
+    return System(
+        distributions=distributions(f"{base}/etc/os-release"),
+        unprivileged_userns_clone=number(f"{base}/proc/sys/kernel/unprivileged_userns_clone"),
+        yama_scope=number(f"{base}/proc/sys/kernel/yama/ptrace_scope"),
+        selinux_enforcing=number(f"{base}/sys/fs/selinux/enforce") == 1,
+        container=next(iter(marks), None),
+        user_bus=bool(given) and os.path.exists(f"{given}/bus"),
+        controllers=tuple(_text(f"{own}/cgroup.controllers").split()) if own else (),
+        cgroup_read_only=bool(v2) and read_only(v2 or ""),
+        xdg_runtime_dir=given,
+        xdg_trouble=directory_trouble(given, os.geteuid()) if given else "",
+        runtime_place=find_places().runtime,
+    )
+
+
+def distributions(path: str) -> tuple[str, ...]:
+    """ID and ID_LIKE of an os-release(5) file, most specific first; empty when unreadable."""
+    found: dict[str, str] = {}
+    for line in _text(path).splitlines():
+        name, _, value = line.partition("=")
+        try:
+            found[name.strip()] = " ".join(shlex.split(value))
+        except ValueError:
+            continue
+    words = [found.get("ID", ""), *found.get("ID_LIKE", "").split()]
+    return tuple(dict.fromkeys(word for word in words if re.fullmatch(r"[a-z0-9._-]+", word)))
+
+
+def number(path: str) -> int | None:
+    """The integer that a sysctl's file holds; None when there is none."""
+    try:
+        return int(_text(path))
+    except ValueError:
+        return None
+
+
+def read_only(path: str) -> bool:
+    """Whether the file system of `path` is mounted read-only."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def directory_trouble(path: str, uid: int) -> str:
+    """Why ocisbx cannot keep its bundles below `path`, in words; empty when it can."""
+    if not path.startswith("/"):
+        return f"{path} is not an absolute path"
+    try:
+        info = os.stat(path)
+        flags = os.statvfs(path).f_flag
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    troubles = (
+        (info.st_uid != uid, f"belongs to uid {info.st_uid}, you are {uid}"),
+        (flags & os.ST_RDONLY, "lies on a read-only file system"),
+        (flags & os.ST_NOEXEC, "lies on a file system that is mounted noexec"),
+        (not os.access(path, os.W_OK | os.X_OK), "cannot be written"),
+    )
+    return next((f"{path} {words}" for met, words in troubles if met), "")
+
+
+def no_exec(path: str) -> bool:
+    """Whether nothing on the file system of `path` (or of what exists above it) can be run."""
+    while not os.path.exists(path) and path != "/":
+        path = os.path.dirname(path)
+    return bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
+
+
+def try_user_namespace() -> str:
+    """Make a user and a mount namespace with the cell; empty when that works, else its words.
+
+    Raises:
+        RuntimeMissing: the cell is not there.
+    """
+    true = next((path for path in TRUE_PROGRAMS if os.access(path, os.X_OK)), TRUE_PROGRAMS[0])
+    try:
+        done = command.run([cell_path(), "-u", "-m", "--", true], timeout_s=ACT_TIMEOUT_S)
+    except (OSError, command.CommandTimeout) as error:
+        return str(error)
+    if done.status.ok:
+        return ""
+    return done.stderr.decode(errors="replace").strip() or str(done.status)
+
+
+def _is(path: str) -> bool:
+    return os.path.lexists(path)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 16)
+    except OSError:
+        return ""
