@@ -25,7 +25,10 @@ class Generator:
     owns: str
 
 
-GENERATORS = (Generator("ocisbx.schemas:generate", owns="schemas/*.json"),)
+GENERATORS = (
+    Generator("ocisbx.schemas:generate", owns="schemas/*.json"),
+    Generator("tools.example_bundles:generate", owns="bundles/*/config.json"),
+)
 
 # Lock file: what uv resolves into it. Later ones keep to the versions of run.txt.
 LOCKS = {

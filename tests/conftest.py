@@ -1,0 +1,23 @@
+"""What all parts of the tests share: how they are spread over the workers of pytest-xdist."""
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+# Parts that share nothing with a neighbour and measure no time. All tests of the other parts run on
+# one worker, one after the other.
+PARALLEL_PARTS = frozenset({"golden", "meta", "unit"})
+
+
+# Not `--dist loadgroup` and marks: xdist 3.8 writes the group to an attribute that pytest 9.2 does
+# not read, and then spreads the group's tests over all workers.
+class PartScheduling(LoadScopeScheduling):
+    """Takes each test of a parallel part by itself, and all others as one unit of work."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        part = nodeid.split("/")[1]
+        return nodeid if part in PARALLEL_PARTS else "serial"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return PartScheduling(config, log)
