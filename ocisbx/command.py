@@ -17,6 +17,7 @@ import shlex
 import signal
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
 from typing import TYPE_CHECKING
 
 from ocisbx.errors import OcisbxError
@@ -42,8 +43,7 @@ class CommandTimeout(OcisbxError):
     """A host program did not end in time and was killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """How a host program ended: `exit_code`, or the signal that killed it; neither: unknown."""
 
     exit_code: int | None
@@ -60,8 +60,7 @@ class Status:
         return "an unknown status" if self.exit_code is None else f"exit code {self.exit_code}"
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(NamedTuple):
     """A short host program after its end, with what it printed (up to 1 MiB each)."""
 
     argv: tuple[str, ...]
@@ -143,6 +142,20 @@ def spawn(
         for descriptor in temporary:
             os.close(descriptor)
     return Child(tuple(argv), pid, os.pidfd_open(pid))
+
+
+def become(argv: Sequence[str], environment: Mapping[str, str] = ENVIRONMENT) -> NoReturn:
+    """Replace this process by `argv`, found on the environment's PATH; descriptors 0 to 2 stay.
+
+    Raises:
+        SpawnError: no such program, not executable.
+    """
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(argv[0], list(argv), dict(environment))
+    except OSError as error:
+        raise SpawnError(error.errno, error.strerror, argv[0]) from error
 
 
 def run(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from typing import TYPE_CHECKING
 
+from ocisbx.probe.programs import find_program
 from ocisbx.result import Hint, Termination
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def visible(plan: Plan, path: str) -> bool:
 
 def _host_path(plan: Plan, name: str) -> str | None:
     if "/" not in name:
-        return shutil.which(name)
+        return find_program(name)
     path = os.path.join(plan.workdir, name)
     return path if os.path.lexists(path) else None
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from ocisbx.result import Termination
 
@@ -52,8 +52,7 @@ STAGES: dict[int, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """The init's report of the payload's end: an exit code or a signal, never both."""
 
     exit_code: int | None
@@ -62,19 +61,18 @@ class End:
     signals_delivered: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StartFailure:
+class StartFailure(NamedTuple):
     """The init's report that the payload never ran: at which stage, and the errno."""
 
     stage: int
     errno: int
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """All that is known once the runtime has ended (statuses: exit code, or -signal)."""
 
     ready: bool = False
+    started: bool = False
     report: End | StartFailure | None = None
     reason: Reason | None = None
     runtime_status: int | None = None
@@ -85,8 +83,7 @@ class Evidence:
     pids_limit_hit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The payload's end."""
 
     termination: Termination
@@ -94,8 +91,7 @@ class Verdict:
     signal: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """Not the payload's doing: what failed, and in whose words."""
 
     what: str
@@ -115,6 +111,10 @@ def classify(evidence: Evidence) -> Verdict | Failure:
         return Verdict(REASON_TERMINATIONS[evidence.reason])
     if evidence.oom_killed:
         return Verdict(Termination.OOM_KILLED, signal=9)
+    if evidence.started:
+        # The init died without a word. Only a SIGKILL ends it, and everything inside with it;
+        # nobody but the payload (its init's limits, memory) or somebody outside sends one.
+        return Verdict(Termination.SIGNALED, signal=9)
     return _runtime_failure(evidence)
 
 

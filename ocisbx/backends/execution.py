@@ -68,6 +68,9 @@ class OciExecution:
         self._child: Child | None = None
         self._init = -1
         self._ready = False
+        self._started = False
+        # Signals for a payload that has not been started yet: it gets them as soon as it is.
+        self._held: list[tuple[int, protocol.Target]] = []
         self._report: End | StartFailure | None = None
         self._exited: protocol.Exited | None = None
         self._timeout_at: float | None = None
@@ -233,6 +236,7 @@ class OciExecution:
         if isinstance(packet, protocol.Ready):
             self._on_ready(received.pid)
         elif isinstance(packet, protocol.Started):
+            self._started = True
             self._tell(Step.RUNNING)
         elif isinstance(packet, protocol.Failed):
             self._on_report(StartFailure(packet.stage, packet.errno))
@@ -266,6 +270,8 @@ class OciExecution:
                 combine=self._plan.combine,
             )
         self.stdio.release()
+        for number, target in self._held:
+            self._send(number, target)
 
     def _on_report(self, report: End | StartFailure) -> None:
         self._report = report
@@ -288,9 +294,13 @@ class OciExecution:
 
     # ------------------------------------------------------------------------------ the ending
     def _send(self, number: int, target: protocol.Target) -> None:
-        if self._socket is not None and self._ready and self._report is None:
-            with contextlib.suppress(OSError):
-                protocol.send_signal(self._socket, number, target)
+        if self._socket is None or self._report is not None:
+            return
+        if not self._ready:
+            self._held.append((number, target))
+            return
+        with contextlib.suppress(OSError):
+            protocol.send_signal(self._socket, number, target)
 
     def _terminate(self) -> None:
         self._send(signal.SIGTERM, protocol.Target.PAYLOAD)
@@ -340,6 +350,7 @@ class OciExecution:
             words = self._hung or last_error(self._bundle.log, self._printed)
         return Evidence(
             ready=self._ready,
+            started=self._started,
             report=self._report,
             reason=self._ending.reason,
             runtime_status=ended,

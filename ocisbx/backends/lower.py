@@ -32,7 +32,7 @@ def compile_plan(config: SandboxConfig) -> Plan:
     """
     host = gather(merge_preset(config))
     plan = lower(config, resolve(config, host), host)
-    return replace(plan, guards=_guards(config, host))
+    return replace(plan, guards=_guards(host))
 
 
 def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan:
@@ -112,12 +112,12 @@ def make_template(container: ContainerConfig) -> Template:
     return Template((*parts, rest), tuple(slots))
 
 
-def _guards(config: SandboxConfig, host: Host) -> tuple[Guard, ...]:
+def _guards(host: Host) -> tuple[Guard, ...]:
     """What must still be so for the plan to be used again."""
     exact = [runtime.path for runtime in host.runtimes]
     exact += ["/etc/subuid", "/etc/subgid", *host.texts]
     # A directory's mtime changes when an entry comes or goes.
-    exact += ["/", "/etc"] if config.rootfs in (None, "host") else list(host.listings)
+    exact += list(host.listings)
     identity = [path for path in host.paths if path not in exact]
     return tuple(
         Guard(path, precise, fingerprint(path, exact=precise))

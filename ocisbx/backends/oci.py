@@ -57,9 +57,7 @@ class OciBackend:
                     container_id=container_id,
                     root=bundle.make_root(plan),
                     argv=call.argv,
-                    environment=plan.payload_environment(
-                        call.environment, call.extra_environment
-                    ),
+                    environment=plan.payload_environment(call.environment, call.extra_environment),
                 )
             )
             if call.name is not None:

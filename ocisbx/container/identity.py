@@ -12,6 +12,7 @@ from ocisbx.container.model import EnforcementEntry, Identity, IdMap
 from ocisbx.errors import Unsupported
 from ocisbx.host import Host, IdRange
 from ocisbx.result import EnforcementState
+from ocisbx.values import parse_user
 
 if TYPE_CHECKING:
     from ocisbx.quirks import Quirks
@@ -38,14 +39,15 @@ def choose_cell(host: Host, quirks: Quirks) -> Cell:
 
 
 def choose_identity(
-    user: tuple[int, int | None] | None, host: Host, quirks: Quirks, cell: Cell
+    user: str | None, host: Host, quirks: Quirks, cell: Cell
 ) -> tuple[Identity, EnforcementEntry, list[str]]:
-    """The payload's ids and the maps that make them the caller's.
+    """The payload's ids and the maps that make them the caller's; `user` is UID[:GID].
 
     Raises:
         Unsupported: `--user` names an id that this runtime and host cannot map.
     """
-    uid, gid = (0, 0) if user is None else (user[0], user[0] if user[1] is None else user[1])
+    uid, named_gid = parse_user(user or "0:0")
+    gid = uid if named_gid is None else named_gid
     warnings: list[str] = []
     if host.uid == 0:
         uid_map, gid_map, shifted = _root_maps(host, quirks)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # Opening a directory costs one mount for each entry (about 55 us each, performance.md 3.4).
 OPEN_LIMIT = 512
 
+# Our own link to /tmp, which gives way to a directory when something is mounted below it.
+VAR_TMP = "/var/tmp"
+
 
 class Layout:
     """Nodes and mounts under construction; nodes are keyed by path, the last word wins."""
@@ -97,7 +100,8 @@ class Layout:
     def _make_parents(self, path: str) -> None:
         for parent in _parents(path):
             node = self._nodes.get(parent)
-            if node is None and parent not in self._binds and parent not in self._tmpfs:
+            mounted = parent in self._binds or parent in self._tmpfs
+            if (node is None or parent == VAR_TMP) and not mounted:
                 self._nodes[parent] = Node(kind="directory", path=parent)
             elif node is not None and node.kind != "directory":
                 raise ConfigError(

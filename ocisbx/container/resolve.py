@@ -23,7 +23,7 @@ from ocisbx.mounts import parse_workspace
 from ocisbx.presets import ISOLATION_LEVELS, PRESETS, Level
 from ocisbx.quirks import find_quirks
 from ocisbx.result import EnforcementState
-from ocisbx.values import UNLIMITED, parse_user
+from ocisbx.values import UNLIMITED
 
 if TYPE_CHECKING:
     from ocisbx.host import Host
@@ -71,10 +71,8 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
     runtime = select_runtime(merged.runtime.names, host)
     quirks = find_quirks(runtime.name, runtime.version)
     cell = identity.choose_cell(host, quirks)
-    user = None if merged.user is None else parse_user(merged.user)
-    who, who_entry, warnings = identity.choose_identity(user, host, quirks, cell)
-    hostname = merged.hostname or DEFAULT_HOSTNAME
-    names = view.Names(who.name, who.uid, who.gid, who.home, hostname)
+    who, who_entry, warnings = identity.choose_identity(merged.user, host, quirks, cell)
+    names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     read_only_root = _given(merged.isolation.read_only_root, level.read_only_root)
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
     confinement, entries = _confine(config, merged, level, host)
@@ -86,7 +84,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
     return ContainerConfig(
         machine=host.machine,
         kernel=host.kernel,
-        hostname=hostname,
+        hostname=names.hostname,
         workdir=files.workdir,
         root=files.root,
         binds=files.binds,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from ocisbx.container.layout import VAR_TMP
 from ocisbx.container.model import Bind, Node
 
 if TYPE_CHECKING:
@@ -20,9 +22,11 @@ ETC_PATTERNS: tuple[tuple[str, str], ...] = (
     ("ld.so.conf", "ldconfig and compilers"),
     ("ld.so.conf.d", "ldconfig and compilers"),
     ("alternatives", "Debian: /usr/bin/awk, editor, java and the like are links into it"),
-    ("ssl", "certificates; private keys in it are readable by root only"),
+    ("ssl/certs", "certificates; /etc/ssl/private is not shown"),
+    ("ssl/openssl.cnf", "what OpenSSL reads at start"),
     ("ca-certificates", "Java's and Debian's certificate bundles"),
-    ("pki", "Fedora: certificates"),
+    ("pki/ca-trust", "Fedora: certificates"),
+    ("pki/tls/certs", "Fedora: certificates; /etc/pki/tls/private is not shown"),
     ("crypto-policies", "Fedora: what OpenSSL and GnuTLS read at start"),
     ("localtime", "the time zone"),
     ("timezone", "the time zone's name"),
@@ -38,6 +42,9 @@ ETC_PATTERNS: tuple[tuple[str, str], ...] = (
     ("terminfo", "descriptions of terminals"),
     ("magic", "file(1)"),
 )
+
+# The directories whose listings the view is made of.
+LISTED = ("/", *dict.fromkeys(posixpath.dirname(f"/etc/{pattern}") for pattern, _ in ETC_PATTERNS))
 
 NSSWITCH = """\
 passwd: files
@@ -67,7 +74,7 @@ class Names:
 def host_view(host: Host) -> tuple[list[Node], list[Bind]]:
     """The system's read-only directories: nothing of /home, /root, /var, /run; no secrets."""
     nodes = [Node(kind="directory", path=path) for path in EMPTY_DIRECTORIES]
-    nodes.append(Node(kind="symlink", path="/var/tmp", content="/tmp"))
+    nodes.append(Node(kind="symlink", path=VAR_TMP, content="/tmp"))
     binds = [Bind(source="/usr", target="/usr", read_only=True)]
     for entry in host.listings["/"]:
         if entry.name not in TOP_LEVEL:
@@ -77,14 +84,16 @@ def host_view(host: Host) -> tuple[list[Node], list[Bind]]:
             nodes.append(Node(kind="symlink", path=path, content=entry.target))
         elif entry.kind == "directory":
             binds.append(Bind(source=path, target=path, read_only=True))
-    for entry in host.listings["/etc"]:
-        if not any(fnmatchcase(entry.name, pattern) for pattern, _ in ETC_PATTERNS):
-            continue
-        path = f"/etc/{entry.name}"
-        if entry.kind == "symlink":
-            nodes.append(Node(kind="symlink", path=path, content=entry.target))
-        elif entry.kind in ("directory", "file"):
-            binds.append(_shown(path, path, entry))
+    for pattern, _ in ETC_PATTERNS:
+        directory, name = posixpath.split(f"/etc/{pattern}")
+        for entry in host.listings.get(directory, ()):
+            path = f"{directory}/{entry.name}"
+            if not fnmatchcase(entry.name, name):
+                continue
+            if entry.kind == "symlink":
+                nodes.append(Node(kind="symlink", path=path, content=entry.target))
+            elif entry.kind in ("directory", "file"):
+                binds.append(_shown(path, path, entry))
     return nodes, binds
 
 

@@ -9,7 +9,6 @@
 #include "text.h"
 
 #define PROGRAM "ocisbx-init"
-
 #define ENDING_SIGNALS (SIGBIT(SIGHUP) | SIGBIT(SIGINT) | SIGBIT(SIGQUIT) | SIGBIT(SIGTERM))
 
 struct init {

@@ -7,15 +7,16 @@ import platform
 import pwd
 import re
 import resource
-import shutil
 from typing import TYPE_CHECKING
 
 from ocisbx.container.paths import clean, is_below
+from ocisbx.container.view import LISTED
 from ocisbx.errors import ConfigError
 from ocisbx.host import Cgroups, Entry, Host, IdRange, PathFact
 from ocisbx.mounts import parse_workspace
 from ocisbx.places import find_places
 from ocisbx.probe import paths
+from ocisbx.probe.programs import find_program
 from ocisbx.probe.runtimes import find_runtimes
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def gather(config: SandboxConfig) -> Host:
             "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
         )
         == 1,
-        newuidmap=shutil.which("newuidmap"),
-        newgidmap=shutil.which("newgidmap"),
+        newuidmap=find_program("newuidmap"),
+        newgidmap=find_program("newgidmap"),
         subordinate_uids=subordinate_ids("/etc/subuid", uid),
         subordinate_gids=subordinate_ids("/etc/subgid", uid),
         idmap_ready=uid == 0 and _all_idmappable(facts, release),
@@ -105,7 +106,7 @@ def _texts(config: SandboxConfig) -> dict[str, str]:
 def _listings(config: SandboxConfig, facts: dict[str, PathFact]) -> dict[str, tuple[Entry, ...]]:
     """What the view is made of, and what lies on the way to mount points that do not exist."""
     if config.rootfs in (None, "host"):
-        root, tops = "/", ["/", "/etc"]
+        root, tops = "/", list(LISTED)
     else:
         root = facts[config.rootfs or ""].real
         tops = [root]

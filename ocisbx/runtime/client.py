@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx import command
 from ocisbx.errors import InvalidState, RuntimeFailed, RuntimeMissing
@@ -26,8 +24,7 @@ SEALED_FD = 4
 SOCKET_FD = 3
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeClient:
+class RuntimeClient(NamedTuple):
     """A runtime binary with the state directory (`--root`) and the log of one container.
 
     `cell`: the namespaces that it is started in (ocisbx-init(7)); every verb is, so that all see
@@ -166,10 +163,6 @@ class RuntimeClient:
             return None
         document: dict[str, Any] = json.loads(completed.stdout)
         return document
-
-    def command_line(self, container_id: str, bundle: str) -> str:
-        """`run` for a shell that knows nothing of ocisbx: what `bundle rerun` prints."""
-        return shlex.join(self.run_args(container_id, bundle, socket=False))
 
     def _checked(self, verb: str, *arguments: str) -> command.Completed:
         completed = self.verb(verb, *arguments)

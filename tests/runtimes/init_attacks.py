@@ -100,7 +100,7 @@ def attempt(attack: Callable[[], object]) -> str:
         return errno.errorcode[error.errno or 0]
 
 
-def signals_to_init() -> dict[str, object]:
+def signals_to_init(*, unstoppable: bool) -> dict[str, object]:
     """Every signal to process 1, one by one: each comes back to us, but the two that kill or stop.
 
     One by one, because a stop signal removes a pending SIGCONT (signal(7)).
@@ -110,7 +110,8 @@ def signals_to_init() -> dict[str, object]:
     for signo in catchable:
         signal.signal(signo, lambda number, _frame: got.add(number))
     forwarded = catchable - {signal.SIGCHLD}
-    for signo in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, *sorted(forwarded)):
+    fatal = (signal.SIGKILL, signal.SIGSTOP) if unstoppable else ()
+    for signo in (*fatal, signal.SIGCHLD, *sorted(forwarded)):
         os.kill(INIT, signo)
         end = time.monotonic() + 5
         while signo in forwarded and signo not in got and time.monotonic() < end:
@@ -132,10 +133,10 @@ def forge() -> list[str]:
     return written
 
 
-def main() -> None:
+def main(*, unstoppable: bool) -> None:
     results: dict[str, object] = {"forge": forge()}
     results |= {name: attempt(attack) for name, attack in ATTACKS.items()}
-    results["signals"] = signals_to_init()
+    results["signals"] = signals_to_init(unstoppable=unstoppable)
     sys.stdout.write(json.dumps(results))
 
 

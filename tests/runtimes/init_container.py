@@ -179,6 +179,7 @@ class Container:
         bundle.write()
         self.bundle = bundle
         self.init_pid = 0
+        self.id = f"ocisbx-{uuid.uuid4().hex[:12]}"
         self.sock, self.theirs = protocol.report_socketpair()
         self.sock.settimeout(TIMEOUT_S)
         self.pid = self._spawn(self.theirs if driven else None, stdio)
@@ -192,7 +193,7 @@ class Container:
         argv = argv if runtime.in_cell else []
         argv += [runtime.path, "--root", str(self.bundle.directory / "state")]
         argv += [*runtime.global_options, "run", *(runtime.pass_options if theirs else ())]
-        argv += ["--bundle", str(self.bundle.directory), f"ocisbx-{uuid.uuid4().hex[:12]}"]
+        argv += ["--bundle", str(self.bundle.directory), self.id]
         actions: list[tuple[Any, ...]] = [
             (os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(stdio)
         ]
@@ -211,6 +212,13 @@ class Container:
     def go(self, **descriptors: Any) -> None:
         self.expect(protocol.Ready)
         protocol.send_go(self.sock, **descriptors)
+
+    def kill(self) -> None:
+        """SIGKILL to all of the container, by the runtime."""
+        runtime = self.bundle.runtime
+        state = str(self.bundle.directory / "state")
+        argv = [runtime.path, "--root", state, *runtime.global_options, "kill", self.id, "KILL"]
+        os.waitpid(os.posix_spawn(argv[0], argv, {"PATH": _SYSTEM_PATH}), 0)
 
     def wait(self) -> int:
         """The runtime's exit code, 128+N when a signal ended it."""
@@ -260,7 +268,7 @@ def run(bundle: Bundle, data: bytes = b"") -> tuple[protocol.Exited, bytes, byte
 class _Pipe:
     def __init__(self) -> None:
         read, write = os.pipe()
-        self.read, self.write = open(read, "rb"), open(write, "wb", buffering=0)  # noqa: PTH123, SIM115
+        self.read, self.write = open(read, "rb"), open(write, "wb", buffering=0)  # noqa: SIM115
 
     def drain(self) -> bytes:
         self.write.close()

@@ -27,18 +27,22 @@ every_runtime = pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda one: one
 every_native = pytest.mark.parametrize("runtime", NATIVE, ids=lambda one: one.name)
 
 ATTACKS = Path(__file__).with_name("init_attacks.py").read_text()
-REFUSED = {"EPERM", "EACCES"}
+REFUSED = {"EPERM", "EACCES", "ENOSYS"}  # ENOSYS: gVisor has no process_madvise
+# gVisor shows these of every process: numbers and counters, nothing that could be used.
+SHOWN_BY_GVISOR = {"fdinfo", "io", "namespace", "syscall"}
 
 
 @every_runtime
 def test_no_attack_on_process_1_gets_through(runtime: Runtime, tmp_path: Path) -> None:
-    source = f"{ATTACKS}\nmain()\nraise SystemExit(42)"
+    call = f"main(unstoppable={runtime in NATIVE})"  # gVisor lets its process 1 be killed
+    source = f"{ATTACKS}\n{call}\nraise SystemExit(42)"
     report, out, err, exit_code = run(Bundle(tmp_path, runtime, python(source)))
     assert (report.kind, report.status, exit_code) == (Kind.EXITED, 42, 42), err.decode()
     results: dict[str, Any] = json.loads(out)
     assert results.pop("forge") == []
     assert results.pop("signals") == {"missing": [], "extra": []}
-    assert {name: got for name, got in results.items() if got not in REFUSED} == {}
+    through = {name: got for name, got in results.items() if got not in REFUSED}
+    assert set(through) <= (set() if runtime in NATIVE else SHOWN_BY_GVISOR), through
     assert len(results) > 15
 
 
@@ -135,3 +139,27 @@ def test_the_init_started_by_the_payload_refuses_and_kills_nothing(
     _, out, err, _ = run(Bundle(tmp_path, runtime, argv))
     assert out == b"125\nalive\n"
     assert err == b"ocisbx-init: must be process 1 of a container\n"
+
+
+@pytest.mark.parametrize("signo", [9, 19])
+@every_runtime
+def test_a_deadly_signal_from_inside_never_makes_a_false_report(
+    runtime: Runtime, signo: int, tmp_path: Path
+) -> None:
+    """Linux ignores both for process 1; in gVisor SIGKILL ends it and SIGSTOP stops it."""
+    source = f"import os, time; os.kill(1, {signo}); time.sleep(0.2); raise SystemExit(42)"
+    with Container(Bundle(tmp_path, runtime, python(source))) as container:
+        container.go()
+        container.expect(Started)
+        if runtime in NATIVE:
+            report, exit_code = container.finish()
+            assert (report.kind, report.status, exit_code) == (Kind.EXITED, 42, 42)
+            return
+        container.sock.settimeout(2)
+        if signo == 9:
+            assert protocol.receive(container.sock) is None
+            assert container.wait() == 137
+        else:
+            with pytest.raises(TimeoutError):
+                protocol.receive(container.sock)
+            container.kill()

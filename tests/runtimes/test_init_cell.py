@@ -14,6 +14,7 @@ from ocisbx.init import cell_path
 pytestmark = pytest.mark.runtime
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+USAGE = "ocisbx-cell: usage: ocisbx-cell [-u | -j PID] [-m] [-k] -- /ABS/RUNTIME [ARG...]\n"
 KINDS = ("user", "mnt", "cgroup", "net", "pid")
 
 
@@ -101,7 +102,7 @@ def test_a_runtime_in_a_sealed_memfd_can_be_executed() -> None:
         (("--", "/no/such"), "ocisbx-cell: /no/such: no such file or directory (errno 2)\n"),
         (("-u", "-m", "--", "/etc"), "ocisbx-cell: /etc: permission denied (errno 13)\n"),
         *(
-            (arguments, "ocisbx-cell: usage: ocisbx-cell [-u] [-m] [-k] -- /ABS/RUNTIME [ARG...]\n")
+            (arguments, USAGE)
             for arguments in ((), ("-u",), ("--",), ("-x", "--", "/bin/true"), ("--", "true"))
         ),
     ],

@@ -139,6 +139,8 @@ CALLS: dict[str, tuple[int, tuple[int, ...], set[int]]] = {
     "modify_ldt": (154, (0, 0, 0), NOSYS),
     "an unknown call": (900, (0,), NOSYS),
     "personality(ADDR_NO_RANDOMIZE)": (135, (0x40000,), NOSYS),
+    "prlimit(init)": (302, (1, 7, 0, 0), NOSYS),
+    "prlimit(self)": (302, (0, 7, 0, 0), {0}),
     "personality(query)": (135, (0xFFFFFFFF,), {0}),
     "ioctl(TIOCSTI)": (16, (0, 0x5412, 0), E),
     "ioctl(TIOCSTI, high bits)": (16, (0, 0x100005412, 0), E),

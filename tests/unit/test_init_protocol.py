@@ -105,7 +105,9 @@ def test_the_bytes_of_each_packet_are_as_the_manual_says() -> None:
     assert protocol.encode(Failed(Stage.EXEC, 13)) == header(18, 1, 8) + pair.pack(4, 13)
     usage = Usage(*range(9))
     body = struct.pack("<IIQII9Q9Q", 2, 9, 77, 3, 0, *range(9), *range(9))
-    assert protocol.encode(Exited(Kind.SIGNALED, 9, 77, 3, usage, usage)) == header(19, 1, 168) + body
+    assert (
+        protocol.encode(Exited(Kind.SIGNALED, 9, 77, 3, usage, usage)) == header(19, 1, 168) + body
+    )
 
 
 @given(PACKETS, U32)

@@ -83,6 +83,12 @@ def test_personality(persona: int, high: int) -> None:
     assert _answer(DEFAULT, "personality", low | high) == (None if allowed else 38)
 
 
+@given(st.one_of(st.sampled_from([0, 1]), register), high_bits)
+def test_prlimit_of_the_caller_itself_only(pid: int, high: int) -> None:
+    low = pid & LOW_32
+    assert _answer(DEFAULT, "prlimit64", low | high) == (38 if low else None)
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("capability", [*profile.GRANTED, "CAP_NET_RAW", "CAP_NET_ADMIN"])
 def test_a_capability_only_adds(machine: str, capability: str) -> None:

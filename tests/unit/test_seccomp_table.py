@@ -52,7 +52,7 @@ TABLE = (
         mlock mlock2 mlockall mmap mprotect mq_getsetattr mq_notify mq_open mq_timedreceive
         mq_timedsend mq_unlink mremap mseal msgctl msgget msgrcv msgsnd msync munlock munlockall
         munmap nanosleep newfstatat open openat openat2 pause pidfd_open pidfd_send_signal pipe
-        pipe2 pkey_alloc pkey_free pkey_mprotect poll ppoll prctl pread64 preadv preadv2 prlimit64
+        pipe2 pkey_alloc pkey_free pkey_mprotect poll ppoll prctl pread64 preadv preadv2
         process_mrelease process_vm_readv process_vm_writev pselect6 ptrace pwrite64 pwritev
         pwritev2 read readahead readlink readlinkat readv recvfrom recvmmsg recvmsg
         remap_file_pages removexattr removexattrat rename renameat renameat2 restart_syscall rmdir
@@ -81,6 +81,7 @@ TABLE = (
     ),
     Row("ENOSYS", "ENOSYS", "", "clone3"),
     Row("some", "some", "clone: the same mask", "clone"),
+    Row("some", "allow", "its own limits only: the init's would end the container", "prlimit64"),
     Row("some", "some", "the same values, told by the low 32 bits", "personality"),
     Row("some", "some", "four families, netlink's routes, not all below 38", "socket"),
     Row("some", "allow", "TIOCSTI and TIOCLINUX type into a terminal", "ioctl"),

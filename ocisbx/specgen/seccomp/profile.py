@@ -115,7 +115,7 @@ ALLOWED: tuple[Group, ...] = (
     Group(
         "scheduling and limits: lowering is free, raising needs a capability",
         """
-        getcpu getpriority getrlimit getrusage ioprio_get ioprio_set prlimit64
+        getcpu getpriority getrlimit getrusage ioprio_get ioprio_set
         sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr
         sched_getparam sched_getscheduler sched_rr_get_interval sched_setaffinity sched_setattr
         sched_setparam sched_setscheduler sched_yield setpriority setrlimit
@@ -235,7 +235,7 @@ SWITCHED_OFF: tuple[Group, ...] = (
 )
 
 # Allowed for some arguments; resolve.py turns the tables below into rules.
-CONDITIONAL = "clone clone3 ioctl personality socket socketpair"
+CONDITIONAL = "clone clone3 ioctl personality prlimit64 socket socketpair"
 
 # clone(2): the namespaces' bits below 2**32; the same mask as moby's 0x7e020000. CLONE_NEWTIME is
 # an exit signal to clone, and only clone3 and unshare know it.
@@ -257,6 +257,10 @@ REFUSED_IOCTLS: Mapping[str, int] = MappingProxyType({"TIOCSTI": 0x5412, "TIOCLI
 # personality(2): PER_LINUX, PER_LINUX32, each with or without UNAME26, and the query.
 PERSONALITY_BITS = 0x20008
 PERSONALITY_QUERY = 0xFFFFFFFF
+
+# prlimit(2): 0 is the caller itself. Equal ids are enough to set another's limits, and with
+# RLIMIT_CPU a payload would have its init killed in place of its own report.
+OWN_PROCESS = 0
 
 # socket(2). Every other family (AF_ALG: CVE-2026-31431, AF_VSOCK: reaches the hypervisor, AF_RDS,
 # AF_TIPC, AF_XDP ...) is code that a sandbox does not need and that a mere socket() would load.

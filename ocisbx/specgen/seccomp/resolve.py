@@ -70,6 +70,7 @@ def default_profile(
         _rule(_existing(refused, machine), REFUSE, error=errno.EPERM),
         *_ioctl(),
         *_personality(),
+        _rule(["prlimit64"], ALLOW, _masked(0, LOW_32, profile.OWN_PROCESS)),
         *_socket(capabilities),
         *_socketpair(),
     ]
