@@ -33,11 +33,8 @@ def explain(plan: Plan, argv: Sequence[str], termination: Termination) -> Hint:
     if not visible(plan, path):
         return _outside(path, bare="/" not in name)
     interpreter = _interpreter(path)
-    if interpreter and not os.path.exists(interpreter):
-        return Hint(f"{path}: its interpreter {interpreter} does not exist", "")
     if interpreter and not visible(plan, interpreter):
-        outside = _outside(interpreter, bare=False)
-        return Hint(f"{path}: its interpreter {outside.why}", outside.remedy)
+        return _interpreter_missing(path, interpreter)
     if "/" not in name:
         return Hint(f"{path} is not on the container's PATH", f"give it as {path}")
     return Hint(f"{path} exists on the host; its loader or interpreter is not in the container", "")
@@ -69,6 +66,13 @@ def _outside(path: str, *, bare: bool) -> Hint:
     if bare:
         options += f" -e {shlex.quote('PATH=' + directory + ':/usr/bin:/bin')}"
     return Hint(f"{path} lies outside what the container sees", options)
+
+
+def _interpreter_missing(path: str, interpreter: str) -> Hint:
+    if not os.path.exists(interpreter):
+        return Hint(f"{path}: its interpreter {interpreter} does not exist", "")
+    outside = _outside(interpreter, bare=False)
+    return Hint(f"{path}: its interpreter {outside.why}", outside.remedy)
 
 
 def _interpreter(path: str) -> str:

@@ -62,6 +62,10 @@ class IdRange(Facts):
     count: int
 
 
+# uid_map of the first user namespace.
+ALL_IDS = IdRange(start=0, count=(1 << 32) - 1)
+
+
 class Cgroups(Facts):
     """The hierarchy at /sys/fs/cgroup, and whether our own part of it is ours to divide."""
 
@@ -90,6 +94,10 @@ class Host(Facts):
     newgidmap: str | None = None
     subordinate_uids: tuple[IdRange, ...] = ()
     subordinate_gids: tuple[IdRange, ...] = ()
+    # The ids that exist in our own user namespace (user_namespaces(7)): all of them, or in a
+    # nested container some.
+    own_uids: tuple[IdRange, ...] = (ALL_IDS,)
+    own_gids: tuple[IdRange, ...] = (ALL_IDS,)
     # Every requested path lies on a file system that takes idmapped mounts (mount_setattr(2)).
     idmap_ready: bool = False
     cgroups: Cgroups = Cgroups(hierarchy="none")

@@ -8,11 +8,10 @@ runtimes' change logs where a version is named.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Quirks:
+class Quirks(NamedTuple):
     """How one runtime, from one version on, is driven."""
 
     name: str
@@ -32,10 +31,10 @@ class Quirks:
     features: bool = False
     # Creates a cgroup of its own even where nothing is delegated, when it runs as root.
     root_cgroup: bool = True
+    # What it keeps in its --root for the next container, with the modes: (name, mode).
+    kept_state: tuple[tuple[str, int], ...] = ()
     # Copies itself into memory before it starts anything, unless it runs from a sealed copy.
     sealed_pays: bool = False
-    # The highest ociVersion that it accepts.
-    oci_version: str = "1.3.0"
     # The time namespace of runtime-spec 1.1.0.
     time_namespace: bool = False
 
@@ -47,11 +46,13 @@ TABLE: tuple[Quirks, ...] = (
         socket_args=("--preserve-fds", "1"),
         global_args=("--cgroup-manager=cgroupfs",),
         refuses_hybrid=True,
+        # Compiled seccomp filters (since 1.14 in every build), and what masked directories show
+        # (since 1.24).
+        kept_state=((".cache", 0o700), (".empty-directory", 0o555)),
         sealed_pays=True,
         maps_any_id=True,
         idmapped_mounts=True,
         features=True,
-        oci_version="1.2.0",
         time_namespace=True,
     ),
     Quirks(
@@ -62,7 +63,6 @@ TABLE: tuple[Quirks, ...] = (
         refuses_hybrid=True,
         sealed_pays=True,
         maps_any_id=True,
-        oci_version="1.0.2",
     ),
     Quirks(
         name="runc",
@@ -77,14 +77,12 @@ TABLE: tuple[Quirks, ...] = (
         since=(0,),
         socket_args=("--preserve-fds", "1"),
         features=True,
-        oci_version="1.0.2",
     ),
     Quirks(
         name="youki",
         since=(0,),
         socket_args=("--preserve-fds", "1"),
         features=True,
-        oci_version="1.1.0",
         time_namespace=True,
     ),
 )

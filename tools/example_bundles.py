@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ocisbx.backends.lower import lower
 from ocisbx.config import SandboxConfig
@@ -38,7 +37,10 @@ caller's environment that matters, and `config.json` what ocisbx compiles them t
 
 `tools/generate` writes each `config.json` and this file anew; the tests compare them, judge them by
 the specification, compile each case for the machine at hand and run it there on every runtime.
-To see what your own machine makes of one: `ocisbx run --config sandbox.toml --dry-run -- COMMAND`.
+
+    ocisbx run --dry-run --config sandbox.toml --host host.json -- COMMAND   # the case itself
+    ocisbx run --dry-run --config sandbox.toml -- COMMAND                    # for your machine
+    ocisbx run --dry-run --json -- COMMAND                                   # your machine: `host`
 
 | case | shows | compiled for | ociVersion |
 |---|---|---|---|
@@ -115,30 +117,32 @@ def _compiled_for(example: Example) -> str:
     return f"{who}, {runtime.name} {runtime.version}, {example.host.machine}"
 
 
-def pretty(value: Any, indent: int = 0, used: int = 0) -> str:
+def pretty(value: object, indent: int = 0, used: int = 0) -> str:
     """JSON for reading.
 
     `indent`: columns before the line; `used`: columns that a key has taken on it.
     """
     line = json.dumps(value, ensure_ascii=False)
     plain = isinstance(value, list) and not any(isinstance(item, dict | list) for item in value)
-    width = LIST_WIDTH if plain else OBJECT_WIDTH
-    if not isinstance(value, dict | list) or indent + used + len(line) < width:
+    if indent + used + len(line) < (LIST_WIDTH if plain else OBJECT_WIDTH):
         return line
-    inner = indent + 2
-    if plain:
-        return f"[\n{_filled(value, inner)}\n{' ' * indent}]"
-    if isinstance(value, dict):
-        keys = {key: json.dumps(key, ensure_ascii=False) for key in value}
-        parts = [f"{text}: {pretty(value[key], inner, len(text) + 2)}" for key, text in keys.items()]
-    else:
-        parts = [pretty(item, inner) for item in value]
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    body = ",\n".join(" " * inner + part for part in parts)
-    return f"{opening}\n{body}\n{' ' * indent}{closing}"
+    inner, pad = indent + 2, " " * (indent + 2)
+    match value:
+        case dict():
+            keys = {key: json.dumps(key, ensure_ascii=False) for key in value}
+            parts = [
+                f"{keys[key]}: {pretty(value[key], inner, len(keys[key]) + 2)}" for key in keys
+            ]
+            body, ends = ",\n".join(pad + part for part in parts), "{}"
+        case list():
+            parts = [pad + pretty(item, inner) for item in value]
+            body, ends = _filled(value, inner) if plain else ",\n".join(parts), "[]"
+        case _:
+            return line
+    return f"{ends[0]}\n{body}\n{' ' * indent}{ends[1]}"
 
 
-def _filled(values: list[Any], indent: int) -> str:
+def _filled(values: list[object], indent: int) -> str:
     first, *rest = (json.dumps(value, ensure_ascii=False) for value in values)
     lines = [" " * indent + first]
     for word in rest:

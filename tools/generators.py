@@ -91,6 +91,7 @@ def main() -> int:
     if options.lock:
         lock()
         return 0
+    sys.path.insert(0, str(ROOT))  # for generators in tools, which is not installed
     changes = {}
     for generator in GENERATORS:
         changes.update(differences(generator, ROOT))

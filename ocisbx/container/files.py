@@ -66,6 +66,7 @@ def choose_files(
     if merged.network == "host":
         _add_resolver(layout, host)
     workdir = _add_requested(layout, host, merged)
+    layout.add_workdir(workdir)
     return Files(
         root=Root(directory=direct, read_only=read_only_root, nodes=() if direct else layout.nodes),
         binds=layout.binds,

@@ -24,8 +24,9 @@ FALLBACK_RANGE = IdRange(start=0x7000_0000, count=65536)
 RANGE_SIZE = 65536
 
 ROOT_WARNING = (
-    "this runtime cannot shift file owners: the payload runs as the host's root, "
-    "without capabilities; run ocisbx as an ordinary user, or use runc >= 1.2 or crun >= 1.10"
+    "file owners cannot be shifted here: the payload runs as root outside too, without "
+    "capabilities; run ocisbx as an ordinary user, or with runc >= 1.2 or crun >= 1.10 and a "
+    "root that is not the caller's own"
 )
 
 
@@ -39,20 +40,23 @@ def choose_cell(host: Host, quirks: Quirks) -> Cell:
 
 
 def choose_identity(
-    user: str | None, host: Host, quirks: Quirks, cell: Cell
-) -> tuple[Identity, EnforcementEntry, list[str]]:
+    user: str | None, host: Host, quirks: Quirks, cell: Cell, *, own_root: bool
+) -> tuple[Identity, EnforcementEntry, tuple[str, ...]]:
     """The payload's ids and the maps that make them the caller's; `user` is UID[:GID].
+
+    `own_root`: the container's root is one of ours. The caller's own directory as a writable root
+    cannot be shifted (mounts can, root.path cannot), so root's ids then stay what they are.
 
     Raises:
         Unsupported: `--user` names an id that this runtime and host cannot map.
     """
     uid, named_gid = parse_user(user or "0:0")
     gid = uid if named_gid is None else named_gid
-    warnings: list[str] = []
+    warnings: tuple[str, ...] = ()
     if host.uid == 0:
-        uid_map, gid_map, shifted = _root_maps(host, quirks)
+        uid_map, gid_map, shifted = _root_maps(host, quirks, own_root=own_root)
         if not shifted:
-            warnings.append(ROOT_WARNING)
+            warnings = (ROOT_WARNING,)
     else:
         uid_map = (_user_map(quirks, cell, uid, host.uid),)
         gid_map = (_user_map(quirks, cell, gid, host.gid),)
@@ -108,18 +112,32 @@ def _with_subordinates(
     )
 
 
-def _root_maps(host: Host, quirks: Quirks) -> tuple[tuple[IdMap, ...], tuple[IdMap, ...], bool]:
-    if not (quirks.idmapped_mounts and host.kernel_at_least(5, 12) and host.idmap_ready):
-        rows = (IdMap(container=0, host=0, size=RANGE_SIZE),)
-        return rows, rows, False
+def _root_maps(
+    host: Host, quirks: Quirks, *, own_root: bool
+) -> tuple[tuple[IdMap, ...], tuple[IdMap, ...], bool]:
     uids = next(iter(host.subordinate_uids), FALLBACK_RANGE)
     gids = next(iter(host.subordinate_gids), FALLBACK_RANGE)
+    shifts = quirks.idmapped_mounts and host.kernel_at_least(5, 12) and host.idmap_ready
+    shifts = shifts and own_root
+    if not (shifts and _exists(uids, host.own_uids) and _exists(gids, host.own_gids)):
+        return _same(host.own_uids), _same(host.own_gids), False
     size = min(uids.count, gids.count, RANGE_SIZE)
     return (
         (IdMap(container=0, host=uids.start, size=size),),
         (IdMap(container=0, host=gids.start, size=size),),
         True,
     )
+
+
+def _exists(wanted: IdRange, own: tuple[IdRange, ...]) -> bool:
+    end = wanted.start + min(wanted.count, RANGE_SIZE)
+    return any(row.start <= wanted.start and end <= row.start + row.count for row in own)
+
+
+def _same(own: tuple[IdRange, ...]) -> tuple[IdMap, ...]:
+    """Ids from 0 on as they are, as many as there are in our own namespace."""
+    count = next((row.count for row in own if row.start == 0), 1)
+    return (IdMap(container=0, host=0, size=min(count, RANGE_SIZE)),)
 
 
 def _enforcement(identity: Identity, host: Host) -> EnforcementEntry:

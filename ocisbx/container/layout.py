@@ -73,11 +73,29 @@ class Layout:
         self._binds[bind.target] = bind
 
     def add_link(self, link: Link, bind: Bind) -> None:
-        """Repeat a symlink of the host; below a mount, where none can be made, bind instead."""
-        if self._ground(link.path) is None and link.path not in self._nodes:
+        """Repeat a symlink of the host, which leads to `bind`; below a tmpfs, or a mount of
+        something else, no link can be made: there the bind is shown once more instead."""
+        ground = self._ground(link.path)
+        if link.path in self._nodes:
+            return
+        if ground is None:
             self.add_node(Node(kind="symlink", path=link.path, content=link.target))
-        elif link.path not in self._nodes:
-            self.add_bind(bind.model_copy(update={"target": link.path}))
+        elif isinstance(ground, Bind) and ground.source == ground.target:
+            # The link itself is shown there.
+            return
+        elif ".." not in link.rest.split("/"):
+            alias = posixpath.join(link.path, link.rest).rstrip("/")
+            self.add_bind(bind.model_copy(update={"target": alias}))
+
+    def add_workdir(self, path: str) -> None:
+        """Make a working directory that nothing provides, as docker does. Here, since a runtime
+        would make it in a root that other containers share."""
+        there = path in self._nodes or path in self._binds or path in self._tmpfs
+        if path == "/" or there or self._ground(path) is not None:
+            return
+        parents = [self._nodes[parent] for parent in _parents(path) if parent in self._nodes]
+        if all(node.kind == "directory" for node in parents):
+            self._make_target(path, directory=True)
 
     def _ground(self, path: str) -> Bind | Tmpfs | None:
         """The innermost mount that `path` lies strictly below."""

@@ -65,22 +65,22 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         RuntimeMissing: none of the runtimes asked for is here.
         Unsupported: a demand cannot be enforced here, and `allow_degraded` does not name it.
     """
-    merged = merge_preset(config)
-    _refuse_what_is_not_here(merged)
+    merged = _checked(merge_preset(config))
     level = ISOLATION_LEVELS[merged.isolation.level or DEFAULT_LEVEL]
     runtime = select_runtime(merged.runtime.names, host)
     quirks = find_quirks(runtime.name, runtime.version)
     cell = identity.choose_cell(host, quirks)
-    who, who_entry, warnings = identity.choose_identity(merged.user, host, quirks, cell)
-    names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     read_only_root = _given(merged.isolation.read_only_root, level.read_only_root)
+    who, who_entry, warnings = identity.choose_identity(
+        merged.user, host, quirks, cell, own_root=read_only_root or _is_host(merged.rootfs)
+    )
+    names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
     confinement, entries = _confine(config, merged, level, host)
-    held, limit_entries = limits.cgroup_limits(
-        _asked_limits(config, merged), host.cgroups, merged.allow_degraded
-    )
-    entries |= limit_entries | _plain_entries(config, merged, read_only_root=read_only_root)
-    entries["user_namespace"] = who_entry
+    asked = _asked_limits(config, merged)
+    held, limit_entries = limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
+    entries |= _plain_entries(config, merged, read_only_root=read_only_root)
+    entries |= limit_entries | {"user_namespace": who_entry}
     return ContainerConfig(
         machine=host.machine,
         kernel=host.kernel,
@@ -103,7 +103,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         cgroup=host.uid == 0 and quirks.root_cgroup,
         annotations=dict(merged.annotations),
         enforcement=dict(sorted(entries.items())),
-        warnings=tuple(warnings),
+        warnings=warnings,
     )
 
 
@@ -122,7 +122,12 @@ def _given(value: T | None, default: T) -> T:
     return default if value is None else value
 
 
-def _refuse_what_is_not_here(merged: SandboxConfig) -> None:
+def _is_host(rootfs: str | None) -> bool:
+    return rootfs in (None, "host")
+
+
+def _checked(merged: SandboxConfig) -> SandboxConfig:
+    """The same, when nothing in it needs another backend or version. Raises Unsupported."""
     for field, (why, remedy) in NOT_HERE.items():
         if getattr(merged, field):
             raise Unsupported(f"{field} cannot be used here", why=why, remedy=remedy)
@@ -132,6 +137,7 @@ def _refuse_what_is_not_here(merged: SandboxConfig) -> None:
             why="on Linux containers are run directly",
             remedy="--backend auto, or leave it out",
         )
+    return merged
 
 
 def _confine(

@@ -134,7 +134,7 @@ def account_files(names: Names) -> list[Node]:
 
 
 def host_files(names: Names) -> list[Node]:
-    """hosts and hostname: the container's own, whatever root it has."""
+    """hosts and hostname, where the root has none of its own."""
     hosts = f"127.0.0.1\tlocalhost {names.hostname}\n::1\tlocalhost ip6-localhost ip6-loopback\n"
     return [
         Node(kind="file", path="/etc/hosts", content=hosts),

@@ -65,6 +65,8 @@ def gather(config: SandboxConfig) -> Host:
         newgidmap=find_program("newgidmap"),
         subordinate_uids=subordinate_ids("/etc/subuid", uid),
         subordinate_gids=subordinate_ids("/etc/subgid", uid),
+        own_uids=own_ids("/proc/self/uid_map"),
+        own_gids=own_ids("/proc/self/gid_map"),
         idmap_ready=uid == 0 and _all_idmappable(facts, release),
         cgroups=cgroups(),
         rlimits=_rlimits(),
@@ -184,6 +186,13 @@ def subordinate_ids(path: str, uid: int) -> tuple[IdRange, ...]:
         for row in rows
         if len(row) == 3 and row[0] in names and row[1].isdigit() and row[2].isdigit()
     )
+
+
+def own_ids(path: str) -> tuple[IdRange, ...]:
+    """The ids that a map file (user_namespaces(7): INSIDE OUTSIDE COUNT) says exist here."""
+    with open(path, encoding="ascii") as file:
+        rows = [line.split() for line in file]
+    return tuple(IdRange(start=int(row[0]), count=int(row[2])) for row in rows)
 
 
 def cgroups(root: str = CGROUP_ROOT, own: str = "/proc/self/cgroup") -> Cgroups:

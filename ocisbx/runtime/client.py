@@ -71,10 +71,10 @@ class RuntimeClient(NamedTuple):
         if socket is not None:
             descriptors[SOCKET_FD] = socket
         executable = self.path
-        if self.sealed:
-            descriptors[SEALED_FD] = sealed_copy(self.path)
-            executable = f"/proc/self/fd/{SEALED_FD}"
         try:
+            if self.sealed and (copy := sealed_copy(self.path)) is not None:
+                descriptors[SEALED_FD] = copy
+                executable = f"/proc/self/fd/{SEALED_FD}"
             if self.cell == "none":
                 return command.spawn(argv, descriptors=descriptors, executable=executable)
             # execve names the file, argv[0] the runtime: the cell has only the first.

@@ -15,13 +15,16 @@ from ocisbx.plan import fingerprint
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 CHUNK_BYTES = 1 << 24
+ELF = b"\x7fELF"
 
 _lock = threading.Lock()
-_copies: dict[str, tuple[tuple[int, ...] | None, int]] = {}
+_copies: dict[str, tuple[tuple[int, ...] | None, int | None]] = {}
 
 
-def sealed_copy(path: str) -> int:
+def sealed_copy(path: str) -> int | None:
     """A descriptor of the copy, kept open for the process's life; made anew when the file changed.
+
+    None for a script: its interpreter would have to open the copy by a name that is gone by then.
 
     Raises:
         OSError: the binary cannot be read, or there is no memory.
@@ -32,23 +35,25 @@ def sealed_copy(path: str) -> int:
         if known is not None and known[0] == seen:
             return known[1]
         copy = _copy(path)
-        if known is not None:
+        if known is not None and known[1] is not None:
             os.close(known[1])
         _copies[path] = (seen, copy)
         return copy
 
 
-def _copy(path: str) -> int:
-    target = os.memfd_create(os.path.basename(path), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+def _copy(path: str) -> int | None:
+    source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if os.pread(source, len(ELF), 0) != ELF:
+            return None
+        target = os.memfd_create(os.path.basename(path), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             while os.sendfile(target, source, None, CHUNK_BYTES):
                 pass
-        finally:
-            os.close(source)
-        fcntl.fcntl(target, fcntl.F_ADD_SEALS, SEALS)
-    except BaseException:
-        os.close(target)
-        raise
-    return target
+            fcntl.fcntl(target, fcntl.F_ADD_SEALS, SEALS)
+        except BaseException:
+            os.close(target)
+            raise
+        return target
+    finally:
+        os.close(source)

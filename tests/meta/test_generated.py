@@ -25,6 +25,7 @@ def test_differences_are_found_and_mended(generator: Generator, tmp_path: Path) 
     changed.write_text("changed")
     stray = tmp_path / generator.owns.replace("*", "stray")
     stray.parent.mkdir(exist_ok=True)
+    stray.parent.mkdir(exist_ok=True)
     stray.write_text("{}")
     found = differences(generator, tmp_path)
     assert found == {changed: missing[changed], stray: None}

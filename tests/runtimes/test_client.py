@@ -37,8 +37,7 @@ def made(
     container_id = new_id()
     call = Call(argv=("sleep", "60"), environment=os.environ)
     bundle = BundleDirectory(f"{find_places().bundles}/{container_id}")
-    bundle.create(0o700)
-    bundle.own(owner_record(container_id, plan, call))
+    bundle.create(0o700, owner_record(container_id, plan, call))
     bundle.configure(
         plan.template.fill(
             container_id=container_id,

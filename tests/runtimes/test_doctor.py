@@ -60,19 +60,25 @@ def program(path: Path, script: str) -> str:
     return str(path)
 
 
-def bundles() -> list[str]:
-    try:
-        return sorted(os.listdir(find_places().bundles))
-    except FileNotFoundError:
-        return []
+@pytest.fixture
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A runtime directory that nobody else uses at the same time."""
+    place = tmp_path / "run"
+    place.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
+    return place
 
 
+def left_over() -> list[str]:
+    return os.listdir(find_places().bundles)
+
+
+@pytest.mark.usefixtures("own_place")
 def test_this_machine_is_told_as_it_is() -> None:
     """Each runtime works; what is said of limits is what the hierarchy allows."""
-    before = bundles()
     seen = collect()
     findings = judge(seen)
-    assert bundles() == before
+    assert left_over() == []
     assert seen.trials
     works = [finding.evidence for finding in findings if finding.name == "runtime-works"]
     assert [f"{t.runtime.path} " for t in seen.trials] == [text.split("(")[0] for text in works]
@@ -120,7 +126,7 @@ def test_with_the_init_where_nothing_may_be_executed() -> None:
     )
 
 
-MOON = 'echo "the moon is in the wrong phase" >&2; exit 1'
+MOON = '{ echo "the moon is in the wrong phase" >&2; exit 1; }'
 
 
 def test_a_runtime_that_fails_is_quoted(tmp_path: Path) -> None:
@@ -141,15 +147,15 @@ def test_the_chosen_runtime_fails_and_another_works(tmp_path: Path) -> None:
     assert failed["remedy"].startswith("ocisbx run --runtime /")
 
 
+@pytest.mark.usefixtures("own_place")
 def test_a_runtime_that_hangs_is_given_up(tmp_path: Path) -> None:
     script = '[ "$1" = --version ] && { echo "runc version 1.5.3"; exit; }\nexec sleep 60'
     path = program(tmp_path / "bin" / "runc", script)
-    before = bundles()
     runtime = RuntimeBinary(name="runc", path=path, version="1.5.3")
     trial = try_runtime(runtime, timeout_s=0.5)
     assert "had not started the container after 0.5 s" in trial.words
     assert trial.wall_s < 5
-    assert bundles() == before
+    assert left_over() == []
 
 
 def test_a_namesake_is_named_and_not_chosen(tmp_path: Path) -> None:

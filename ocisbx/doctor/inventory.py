@@ -1,0 +1,178 @@
+"""report(): what this host and each of its runtimes can do, and what would be chosen, and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from ocisbx.container.select import select_runtime
+from ocisbx.doctor.examine import look, program_trouble
+from ocisbx.doctor.trial import Trial, try_runtime
+from ocisbx.errors import OcisbxError
+from ocisbx.oci.features import Features
+from ocisbx.probe.system import read_system, try_user_namespace
+from ocisbx.quirks import AUTO_ORDER, find_quirks
+from ocisbx.runtime.client import RuntimeClient
+
+if TYPE_CHECKING:
+    from ocisbx.host import Host, RuntimeBinary
+
+AUTO_REASONS: dict[str, str] = {
+    "crun": "the fastest to start",
+    "runc": "takes three to five times as long to start as crun",
+    "youki": "needs the systemd user manager for cgroups",
+}
+NO_FEATURES = "none that it tells"
+# Shown beside the runtime's own words already, or in the heading.
+QUIRKS_UNTOLD = ("row", "features")
+NEWEST = "of one name the newest first"
+NO_USER_KERNEL = "no user-space kernel (runsc) is supported yet: the order of auto"
+
+
+def report() -> dict[str, Any]:
+    """`host`, `runtimes` (each tried for real), and the orders `auto` and `strongest`."""
+    host = look()
+    trials = [try_runtime(runtime) for runtime in host.runtimes]
+    order = auto_order(host)
+    chosen = [
+        {"path": runtime.path, "reason": f"{runtime.name} {runtime.version}: {why}"}
+        for runtime in order
+        for why in [AUTO_REASONS[runtime.name]]
+    ]
+    return {
+        "host": describe_host(host),
+        "runtimes": [describe_runtime(trial) for trial in trials],
+        "auto": chosen,
+        "auto_reason": NEWEST,
+        "strongest": chosen,
+        "strongest_reason": NO_USER_KERNEL,
+    }
+
+
+def auto_order(host: Host) -> list[RuntimeBinary]:
+    """The runtimes in the order in which `auto` takes them, each where the earlier are not."""
+    order: list[RuntimeBinary] = []
+    left = host
+    while any(runtime.name in AUTO_ORDER for runtime in left.runtimes):
+        best = select_runtime(("auto",), left)
+        order.append(best)
+        rest = tuple(runtime for runtime in left.runtimes if runtime != best)
+        left = left.model_copy(update={"runtimes": rest})
+    return order
+
+
+def describe_host(host: Host) -> dict[str, Any]:
+    """The facts that decide what a sandbox can be here."""
+    system = read_system(host.cgroups.own)
+    trouble = program_trouble()
+    return {
+        "kernel": host.kernel,
+        "machine": host.machine,
+        "uid": host.uid,
+        "cgroups": host.cgroups.hierarchy,
+        "own_cgroup": host.cgroups.own,
+        "cgroup_delegated": host.cgroups.delegated,
+        "cgroup_controllers": list(system.controllers),
+        "cgroup_kill": host.kernel_at_least(5, 14),
+        "user_namespaces": trouble or try_user_namespace() or "yes",
+        "max_user_namespaces": host.max_user_namespaces,
+        "apparmor_restricts_user_namespaces": host.apparmor_restricts_user_namespaces,
+        "newuidmap": host.newuidmap,
+        "subordinate_uids": [f"{row.start}+{row.count}" for row in host.subordinate_uids],
+        "subordinate_gids": [f"{row.start}+{row.count}" for row in host.subordinate_gids],
+        "recursive_read_only": host.kernel_at_least(5, 12),
+    }
+
+
+def describe_runtime(trial: Trial) -> dict[str, Any]:
+    """One runtime: what it is, whether it works here, what it says of itself, how it is driven."""
+    runtime = trial.runtime
+    quirks = find_quirks(runtime.name, runtime.version)._asdict()
+    since = ".".join(map(str, quirks.pop("since")))
+    row = f"{quirks.pop('name')} from {since} on"
+    features, missing = _features(runtime)
+    return {
+        "name": runtime.name,
+        "version": runtime.version,
+        "path": runtime.path,
+        "usable": trial.works,
+        "why_not": trial.words,
+        "wall_ms": round(trial.wall_s * 1000, 1),
+        "features": features,
+        "features_missing": missing,
+        "enforcement": {name: str(entry.state) for name, entry in trial.enforcement.items()},
+        "quirks": {"row": row, **quirks},
+    }
+
+
+def _features(runtime: RuntimeBinary) -> tuple[dict[str, Any] | None, str]:
+    """A summary of the features document, or None and why there is none."""
+    with tempfile.TemporaryDirectory(prefix="ocisbx-features-") as scratch:
+        client = RuntimeClient(
+            path=runtime.path,
+            quirks=find_quirks(runtime.name, runtime.version),
+            root=os.path.join(scratch, "root"),
+            log=os.path.join(scratch, "log"),
+        )
+        try:
+            document = client.features()
+            return (None, NO_FEATURES) if document is None else (summarize(document), "")
+        except (OcisbxError, ValueError) as error:
+            return None, f"{NO_FEATURES}: {error}"
+
+
+def summarize(document: dict[str, Any]) -> dict[str, Any]:
+    """The part of a features document that matters here; None in it means: it does not say.
+
+    Raises:
+        DocumentError (a ValueError): it is no features document.
+    """
+    features = Features.from_json(json.dumps(document))
+    linux = features.linux
+    cgroup = linux.cgroup if linux else None
+    seccomp = linux.seccomp if linux else None
+    idmap = linux.mount_extensions.idmap if linux and linux.mount_extensions else None
+    kinds = ("v1", "v2", "systemd", "systemd_user")
+    return {
+        "oci_versions": f"{features.oci_version_min} to {features.oci_version_max}",
+        "seccomp": seccomp.enabled if seccomp else None,
+        "idmapped_mounts": idmap.enabled if idmap else None,
+        "cgroup_kinds": [kind for kind in kinds if cgroup and getattr(cgroup, kind)],
+    }
+
+
+def render_report(document: dict[str, Any]) -> str:
+    """A page for a person."""
+    lines = ["host", *_rows(document["host"])]
+    for runtime in document["runtimes"]:
+        state = f"works ({runtime['wall_ms']} ms)" if runtime["usable"] else runtime["why_not"]
+        features = runtime["features"]
+        lines += [
+            "",
+            f"{runtime['path']}: {runtime['name']} {runtime['version']}, {state}",
+            *_rows(features or {"features": runtime["features_missing"]}),
+            f"  driven as {runtime['quirks']['row']}",
+            *_rows({k: v for k, v in runtime["quirks"].items() if k not in QUIRKS_UNTOLD}),
+        ]
+    for name in ("auto", "strongest"):
+        lines += ["", f"--runtime {name}, in this order ({document[f'{name}_reason']})"]
+        lines += [
+            f"  {at}. {row['path']}  {row['reason']}"
+            for at, row in enumerate(document[name], start=1)
+        ]
+        lines += [] if document[name] else ["  nothing: `ocisbx doctor` tells what to install"]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(table: dict[str, Any]) -> list[str]:
+    return [f"  {name:<35} {_word(value)}" for name, value in table.items()]
+
+
+def _word(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "unknown", True: "yes", False: "no"}[value]
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)

@@ -1,0 +1,132 @@
+"""A place of one's own for sandboxes under test: directories, a runtime, and what must be left.
+
+Shared by tests/contract (every runtime, every promise) and tests/runtimes (faults, soak).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+import ocisbx
+from ocisbx.probe.processes import command_line, processes
+from ocisbx.probe.runtimes import find_runtimes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ocisbx.host import RuntimeBinary
+
+RUNTIMES = tuple(found for found in find_runtimes() if found.name in ("runc", "crun"))
+RUNTIME_IDS = tuple(f"{found.name}-{found.version}" for found in RUNTIMES)
+
+PATIENCE_S = 20.0
+PYTHON = "/usr/bin/python3"
+
+
+@dataclass
+class Box:
+    """Sandboxes on one runtime, with directories of their own below `base`."""
+
+    base: Path
+    runtime: RuntimeBinary
+    workspace: Path = field(init=False)
+    run_directory: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.workspace = self.base / "ws"
+        self.run_directory = self.base / "run"
+        for path in (self.workspace, self.run_directory, self.base / "state"):
+            path.mkdir(mode=0o700)
+
+    @property
+    def bundles(self) -> Path:
+        return self.run_directory / "ocisbx" / "bundles"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What points ocisbx at these directories; the cache is shared, as in real use."""
+        return {"XDG_RUNTIME_DIR": str(self.run_directory), "XDG_STATE_HOME": f"{self.base}/state"}
+
+    def sandbox(self, **fields: Any) -> ocisbx.Sandbox:
+        wanted = {"runtime": {"names": [self.runtime.path]}, "workspace": str(self.workspace)}
+        return ocisbx.Sandbox(**(wanted | fields))
+
+    def run(self, command: list[str], **options: Any) -> ocisbx.RunResult:
+        """One run; `options` of Sandbox.run, the rest fields of SandboxConfig."""
+        names = ("input", "name", "on_stdout", "on_stderr")
+        call = {name: options.pop(name) for name in names if name in options}
+        return self.sandbox(**options).run(command, **call)
+
+    def sh(self, script: str, **options: Any) -> ocisbx.RunResult:
+        return self.run(["sh", "-c", script], **options)
+
+    def python(self, script: str, *arguments: str, **options: Any) -> ocisbx.RunResult:
+        return self.run([PYTHON, "-I", "-S", "-c", script, *arguments], **options)
+
+    def text(self, script: str, **options: Any) -> str:
+        """The output of a shell script that has to succeed."""
+        result = self.sh(script, **options)
+        assert result.exit_code == 0, (result.termination, result.exit_code, result.stderr)
+        return result.stdout.decode()
+
+    def left(self) -> list[str]:
+        """What a call left behind: bundles, names, processes that serve one."""
+        found = [str(path) for path in self.bundles.glob("*")]
+        found += [str(path) for path in (self.run_directory / "ocisbx" / "names").glob("*")]
+        mark = os.fsencode(self.run_directory)
+        for pid in processes():
+            words = command_line(pid)
+            if pid != os.getpid() and any(mark in word for word in words):
+                found.append(f"{pid}: {words!r}")
+        return found
+
+
+def running(mark: str) -> list[int]:
+    """The processes of this machine whose arguments hold `mark`."""
+    return [
+        pid
+        for pid in processes()
+        if pid != os.getpid() and any(mark.encode() in word for word in command_line(pid))
+    ]
+
+
+def eventually(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> bool:
+    """Whether it becomes true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def descriptors() -> list[str]:
+    """What this process has open; the sealed copy of a runtime is kept for the process's life."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+        if not target.startswith("/memfd:crun"):
+            found.append(f"{name} {target}")
+    return sorted(found)
+
+
+def nothing_leaks(box: Box) -> Iterator[None]:
+    """Around a test: no descriptor, thread, child, bundle, name or process is left."""
+    before, threads = descriptors(), threading.active_count()
+    yield
+    gc.collect()
+    assert descriptors() == before
+    assert threading.active_count() == threads
+    assert psutil.Process().children() == []
+    assert box.left() == []

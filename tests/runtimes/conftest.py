@@ -1,0 +1,31 @@
+"""Faults and long runs, on every runtime that is found here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.box import RUNTIME_IDS, RUNTIMES, Box, nothing_leaks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ocisbx.host import RuntimeBinary
+
+
+@pytest.fixture(params=RUNTIMES, ids=RUNTIME_IDS)
+def runtime(request: pytest.FixtureRequest) -> RuntimeBinary:
+    found: RuntimeBinary = request.param
+    return found
+
+
+@pytest.fixture
+def box(
+    runtime: RuntimeBinary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Box]:
+    made = Box(tmp_path, runtime)
+    for name, value in made.environment.items():
+        monkeypatch.setenv(name, value)
+    yield from (made for _ in nothing_leaks(made))
