@@ -1,11 +1,11 @@
 """How fast a payload's output is relayed into a capture file, against `COMMAND | cat > file`.
 
-    python benchmarks/relay.py [--size BYTES] [--rounds N] [--directory DIR] [--output FILE]
+    python -m benchmarks.relay [--size BYTES] [--rounds N] [--directory DIR] [--keep]
 
 Both sides run the same command, in turn, in one run; the ratio of the fastest rounds is what
 counts (1.0: as fast as cat; the floor that we hold is 0.5). The relay is a Python process of its
 own, whose growth of peak memory is reported too. No container is involved: a pipe is a pipe.
-Prints one JSON object; `--output` keeps it.
+Prints one JSON object; `--keep` writes results/relay.json.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import select
 import shutil
 import subprocess
@@ -23,8 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from benchmarks.common import ROOT, host_facts, keep
 from ocisbx.capture import PIPE_BYTES, FileSink, ForwardSink, OutputStream, Sink
 
 FLOOR_RATIO = 0.5
@@ -82,12 +80,14 @@ def relay(command: list[str], sink: Sink) -> dict[str, Any]:
 
 def relay_in_child(payload: str, size: int, sink: str, directory: str) -> dict[str, Any]:
     arguments = ["--size", str(size), "--directory", directory, "--relay", payload, "--sink", sink]
+    argv = [sys.executable, "-m", "benchmarks.relay", *arguments]
     # sh -c '... | cat > file' gives the forwarding relay the same far end as a shell does.
     script = 'exec "$@"' if sink == "file" else '{ "$@" 3>&1 >&4 | cat > "$0"; } 4>&1'
     ran = subprocess.run(
-        ["/bin/sh", "-c", script, f"{directory}/forwarded", sys.executable, __file__, *arguments],
+        ["/bin/sh", "-c", script, f"{directory}/forwarded", *argv],
         check=True,
         stdout=subprocess.PIPE,
+        cwd=ROOT,
     )
     result: dict[str, Any] = json.loads(ran.stdout)
     return result
@@ -132,7 +132,7 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=1 << 30)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--directory", help="where the files are written (default: a new one)")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--keep", action="store_true", help="write into benchmarks/results")
     parser.add_argument("--relay", choices=PAYLOADS, help=argparse.SUPPRESS)
     parser.add_argument("--sink", choices=["file", "forward"], default="file")
     options = parser.parse_args()
@@ -142,6 +142,7 @@ def main() -> int:
         sink = ForwardSink(3) if forward else FileSink(options.directory, "relayed")
         print(json.dumps(relay(command, sink)))
         return 0
+    host = host_facts()
     directory = tempfile.mkdtemp(prefix="ocisbx-relay-", dir=options.directory)
     try:
         rows = [
@@ -151,23 +152,15 @@ def main() -> int:
         ]
     finally:
         shutil.rmtree(directory)
-    document = json.dumps(
-        {
-            "benchmark": "relay",
-            "host": {
-                "kernel": platform.release(),
-                "machine": platform.machine(),
-                "cpus": os.cpu_count(),
-                "python": platform.python_version(),
-            },
-            "configuration": {"pipe_bytes": PIPE_BYTES, "rounds": options.rounds},
-            "rows": rows,
-        },
-        indent=2,
-    )
-    print(document)
-    if options.output:
-        options.output.write_text(document + "\n", encoding="utf-8")
+    document = {
+        "benchmark": "relay",
+        "host": host,
+        "configuration": {"pipe_bytes": PIPE_BYTES, "rounds": options.rounds},
+        "rows": rows,
+    }
+    print(json.dumps(document, indent=2))
+    if options.keep:
+        keep("relay", document)
     return 0 if all(row["ratio"] >= FLOOR_RATIO for row in rows) else 1
 
 

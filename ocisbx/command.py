@@ -16,9 +16,7 @@ import select
 import shlex
 import signal
 import time
-from dataclasses import dataclass, field
-from typing import NamedTuple, NoReturn
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ocisbx.errors import OcisbxError
 
@@ -69,14 +67,14 @@ class Completed(NamedTuple):
     stderr: bytes
 
 
-@dataclass(slots=True)
 class Child:
     """A host program that runs; close() frees its pidfd, and reaps it when it has ended."""
 
-    argv: tuple[str, ...]
-    pid: int
-    pidfd: int
-    status: Status | None = field(default=None)
+    def __init__(self, argv: tuple[str, ...], pid: int, pidfd: int) -> None:
+        self.argv = argv
+        self.pid = pid
+        self.pidfd = pidfd
+        self.status: Status | None = None
 
     def poll(self) -> Status | None:
         """The status once it has ended; never blocks."""

@@ -25,10 +25,14 @@ class PathKind(StrEnum):
 
 
 class Link(Facts):
-    """A symlink met on the way along a path: `path` (its own parent resolved) -> `target`."""
+    """A symlink met on the way along a path: `path` (its own parent resolved) -> `target`.
+
+    `rest` is what follows it: `path/rest` is another name of what the whole path names.
+    """
 
     path: str
     target: str
+    rest: str = ""
 
 
 class PathFact(Facts):

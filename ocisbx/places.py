@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ocisbx.errors import OcisbxError
 
@@ -20,8 +20,7 @@ MODE_PRIVATE = 0o700
 MODE_CROSSABLE = 0o711
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(NamedTuple):
     """Absolute paths; none is created before it is needed."""
 
     runtime: str
@@ -73,7 +72,20 @@ def _usable(path: str) -> bool:
         return False
     # A bind of the init keeps the noexec of its file system inside a user namespace.
     runnable = not flags & (os.ST_NOEXEC | os.ST_RDONLY)
-    return runnable and info.st_uid == os.geteuid() and os.access(path, os.W_OK | os.X_OK)
+    ours = info.st_uid == os.geteuid() and os.access(path, os.W_OK | os.X_OK)
+    return runnable and ours and (os.geteuid() != 0 or _crossable(path))
+
+
+def _crossable(path: str) -> bool:
+    """Whether root's containers, whose ids are mapped, can reach what lies in `path`.
+
+    /run/user/0 (pam_systemd) is mode 0700, so it is no place for them.
+    """
+    while path != "/":
+        if not os.stat(path).st_mode & 0o001:
+            return False
+        path = os.path.dirname(path)
+    return True
 
 
 def ensure(path: str) -> str:

@@ -6,14 +6,13 @@ everything else that a plan rests on stands in its guards, checked on every load
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.errors import OcisbxError
 from ocisbx.places import ensure, find_places
-from ocisbx.plan import Plan
+from ocisbx.plan import Plan, digest
 from ocisbx.version import VERSION
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def plan_key(options: Mapping[str, Any]) -> str:
         "environment": {name: os.environ.get(name) for name in ENVIRONMENT_NAMES},
     }
     text = json.dumps(document, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest([text.encode()])
 
 
 def load_plan(key: str) -> Plan | None:

@@ -35,8 +35,6 @@ class Quirks(NamedTuple):
     kept_state: tuple[tuple[str, int], ...] = ()
     # Copies itself into memory before it starts anything, unless it runs from a sealed copy.
     sealed_pays: bool = False
-    # The time namespace of runtime-spec 1.1.0.
-    time_namespace: bool = False
 
 
 TABLE: tuple[Quirks, ...] = (
@@ -53,7 +51,6 @@ TABLE: tuple[Quirks, ...] = (
         maps_any_id=True,
         idmapped_mounts=True,
         features=True,
-        time_namespace=True,
     ),
     Quirks(
         name="crun",
@@ -70,7 +67,6 @@ TABLE: tuple[Quirks, ...] = (
         socket_args=("--preserve-fds", "1"),
         idmapped_mounts=True,
         features=True,
-        time_namespace=True,
     ),
     Quirks(
         name="runc",
@@ -83,7 +79,6 @@ TABLE: tuple[Quirks, ...] = (
         since=(0,),
         socket_args=("--preserve-fds", "1"),
         features=True,
-        time_namespace=True,
     ),
 )
 

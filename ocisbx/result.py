@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import weakref
-from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -49,8 +48,7 @@ class EnforcementState(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-@dataclass(frozen=True, slots=True)
-class Enforced:
+class Enforced(NamedTuple):
     """One line of `enforcement`: what was asked for, what holds, and by what means."""
 
     requested: Any
@@ -59,8 +57,7 @@ class Enforced:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeInfo:
+class RuntimeInfo(NamedTuple):
     """The runtime that was asked for (`requested`) and the one that ran."""
 
     requested: str
@@ -70,8 +67,7 @@ class RuntimeInfo:
     platform: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pressure:
+class Pressure(NamedTuple):
     """Stall totals of the container's cgroup (cgroup-v2.rst, `*.pressure`), in seconds."""
 
     cpu_s: float | None = None
@@ -79,8 +75,7 @@ class Pressure:
     io_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceUsage:
+class ResourceUsage(NamedTuple):
     """What the payload and all that it started used; `runtime_cpu_s` is the runtime's own."""
 
     wall_s: float | None = None
@@ -92,12 +87,11 @@ class ResourceUsage:
     io_read_bytes: int | None = None
     io_write_bytes: int | None = None
     oom_kills: int | None = None
-    pressure: Pressure = field(default_factory=Pressure)
+    pressure: Pressure = Pressure()
     runtime_cpu_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Timings:
+class Timings(NamedTuple):
     """Where our own time went, in seconds; `runtime_s` is from the runtime's start to its end."""
 
     resolve_s: float
@@ -173,8 +167,7 @@ def _held(data: bytes, total_bytes: int, truncated: bool, path: str | None) -> C
     return captured
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(NamedTuple):
     """One call, after its end. `to_json()` has the same keys as the command line's `--json`."""
 
     id: str
@@ -267,12 +260,12 @@ class RunResult:
             document[f"{name}_bytes"] = captured.total_bytes
             document[f"{name}_truncated"] = captured.truncated
         document |= {
-            "runtime": asdict(self.runtime),
-            "usage": asdict(self.usage),
-            "enforcement": {name: asdict(entry) for name, entry in self.enforcement.items()},
+            "runtime": self.runtime._asdict(),
+            "usage": self.usage._asdict() | {"pressure": self.usage.pressure._asdict()},
+            "enforcement": {name: entry._asdict() for name, entry in self.enforcement.items()},
             "bundle": self.bundle,
             "started_at": self.started_at,
-            "timings": asdict(self.timings),
+            "timings": self.timings._asdict(),
         }
         return document
 

@@ -14,10 +14,8 @@ from ocisbx.backends.base import START_TIMEOUT_S, Call
 from ocisbx.backends.gc import sweep
 from ocisbx.backends.oci import OciBackend
 from ocisbx.errors import RuntimeFailed
-from ocisbx.hints import explain
 from ocisbx.outcome import Failure
 from ocisbx.result import RunResult, Termination, Timings
-from ocisbx.running import Running
 from ocisbx.values import check_command
 
 if TYPE_CHECKING:
@@ -28,7 +26,8 @@ if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
-    from ocisbx.result import Captured
+    from ocisbx.result import Captured, Hint
+    from ocisbx.running import Running
 
     Input = bytes | int | None
     OnData = Callable[[bytes], None] | None
@@ -94,8 +93,14 @@ def _result(
             runtime_s=clock.runtime_ended - clock.bundle_made,
             cleanup_s=clock.cleaned - clock.runtime_ended,
         ),
-        hint=explain(plan, call.argv, verdict.termination) if never_ran else None,
+        hint=_explain(plan, call, verdict) if never_ran else None,
     )
+
+
+def _explain(plan: Plan, call: Call, verdict: Verdict) -> Hint:
+    from ocisbx.hints import explain  # noqa: PLC0415 -- for a payload that never ran only
+
+    return explain(plan, call.argv, verdict.termination)
 
 
 class Sandbox:
@@ -181,6 +186,8 @@ class Sandbox:
         )
         plan = self.resolve()
         resolve_s, audit = self._resolve_s, self._audit
+        from ocisbx.running import Running  # noqa: PLC0415 -- threads, for those who start only
+
         return Running(
             lambda hold: run_plan(plan, call, resolve_s=resolve_s, audit=audit, hold=hold)
         )

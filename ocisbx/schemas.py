@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import TypeAdapter
+from typing_extensions import TypedDict  # pydantic takes typing's from Python 3.12 on only
 
 from ocisbx import config, result
 from ocisbx.errors import ConfigError
@@ -78,7 +79,7 @@ def result_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
 
     def part(kind: type) -> dict[str, Any]:
-        content = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
+        content = TypeAdapter(_table(kind)).json_schema(ref_template="#/$defs/{model}")
         definitions.update(content.pop("$defs", {}))
         # Every key is always written; null where nothing was measured.
         return _closed(content)
@@ -108,6 +109,16 @@ def result_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": {name: _closed(content) for name, content in definitions.items()},
     }
+
+
+def _table(kind: Any) -> Any:  # noqa: ANN401 -- a NamedTuple's class; a TypedDict
+    """The object that a NamedTuple's `_asdict()` is, down to the bottom."""
+    if not (isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        return kind
+    hints = {name: _table(hint) for name, hint in get_type_hints(kind).items()}
+    table: Any = TypedDict(kind.__name__, hints)  # type: ignore[misc]
+    table.__doc__ = kind.__doc__
+    return table
 
 
 def _stream(name: str) -> dict[str, Any]:

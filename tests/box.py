@@ -37,6 +37,7 @@ class Box:
 
     base: Path
     runtime: RuntimeBinary
+    cache: Path
     workspace: Path = field(init=False)
     run_directory: Path = field(init=False)
 
@@ -52,8 +53,12 @@ class Box:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What points ocisbx at these directories; the cache is shared, as in real use."""
-        return {"XDG_RUNTIME_DIR": str(self.run_directory), "XDG_STATE_HOME": f"{self.base}/state"}
+        """What points ocisbx at these directories."""
+        return {
+            "XDG_RUNTIME_DIR": str(self.run_directory),
+            "XDG_STATE_HOME": f"{self.base}/state",
+            "XDG_CACHE_HOME": str(self.cache),
+        }
 
     def sandbox(self, **fields: Any) -> ocisbx.Sandbox:
         wanted = {"runtime": {"names": [self.runtime.path]}, "workspace": str(self.workspace)}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,8 +39,7 @@ class Step(StrEnum):
     DELETING = "deleting"
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call: what differs between two runs of one plan.
 
     `stdin`: bytes, a descriptor to relay, or nothing (/dev/null). `stdout`, `stderr`: a descriptor
@@ -51,7 +50,7 @@ class Call:
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
-    extra_environment: Mapping[str, str] = field(default_factory=dict)
+    extra_environment: Mapping[str, str] = MappingProxyType({})
     name: str | None = None
     stdin: bytes | int | None = None
     stdout: int | None = None
@@ -62,14 +61,14 @@ class Call:
     start_timeout_s: float = START_TIMEOUT_S
 
 
-@dataclass(slots=True)
 class Clock:
     """Seconds of time.monotonic() at the turns of a call."""
 
-    started: float = 0.0
-    bundle_made: float = 0.0
-    runtime_ended: float = 0.0
-    cleaned: float = field(default=0.0)
+    def __init__(self, started: float) -> None:
+        self.started = started
+        self.bundle_made = 0.0
+        self.runtime_ended = 0.0
+        self.cleaned = 0.0
 
 
 class Execution(Protocol):

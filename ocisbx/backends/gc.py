@@ -10,11 +10,11 @@ import contextlib
 import os
 import signal
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ocisbx.backends.names import lookup_name, names_directory
 from ocisbx.bundle.directory import remove_tree
-from ocisbx.bundle.owner import Owner, read_owner
+from ocisbx.bundle.owner import Owner, draft_alive, read_owner
 from ocisbx.cgroup.remove import remove_cgroup
 from ocisbx.errors import BundleError, OcisbxError
 from ocisbx.places import find_places
@@ -33,8 +33,7 @@ _live: dict[str, float] = {}
 LIVE_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(NamedTuple):
     """A bundle whose owner is dead; `owner` None: it died before it wrote its record."""
 
     id: str
@@ -87,6 +86,8 @@ def leftovers() -> list[Leftover]:
 def examine(name: str) -> Leftover | None:
     """The leftover by this id; None when its owner lives, or may still be writing its record."""
     path = f"{find_places().bundles}/{name}"
+    if (alive := draft_alive(name)) is not None:
+        return None if alive else Leftover(name, path, None)
     try:
         owner = read_owner(path)
     except BundleError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ocisbx.container.resolve import merge_preset, resolve
@@ -32,7 +31,7 @@ def compile_plan(config: SandboxConfig) -> Plan:
     """
     host = gather(merge_preset(config))
     plan = lower(config, resolve(config, host), host)
-    return replace(plan, guards=_guards(host))
+    return plan._replace(guards=_guards(host))
 
 
 def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan:

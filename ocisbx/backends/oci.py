@@ -21,6 +21,7 @@ from ocisbx.places import find_places
 from ocisbx.probe.processes import boot_id, start_time
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
+from ocisbx.runtime.kept_state import kept_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,9 +50,10 @@ class OciBackend:
             bundle = BundleDirectory(f"{find_places().bundles}/{container_id}")
             client = client_for(plan, bundle)
             started = time.monotonic()
-            bundle.create(0o711 if plan.owner is not None else 0o700)
+            mode = 0o711 if plan.owner is not None else 0o700
+            bundle.create(mode, owner_record(container_id, plan, call))
             stack.callback(_remove, bundle)
-            bundle.own(owner_record(container_id, plan, call))
+            bundle.link(kept_state(client.quirks, plan.template))
             bundle.configure(
                 plan.template.fill(
                     container_id=container_id,

@@ -12,17 +12,18 @@ stdout, stderr  captures, while they are written
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from typing import TYPE_CHECKING
 
-from ocisbx.bundle.owner import OWNER_FILE, Owner
+from ocisbx.bundle.owner import OWNER_FILE, Owner, draft_name
 from ocisbx.bundle.view import init_bytes, make_nodes, shared_view, write_file
 from ocisbx.errors import BundleError
 from ocisbx.places import ensure
 
 if TYPE_CHECKING:
-    from ocisbx.plan import Plan, RootNode
+    from collections.abc import Mapping
+
+    from ocisbx.plan import Plan
 
 CONFIG_FILE = "config.json"
 INIT_FILE = "init"
@@ -41,25 +42,33 @@ class BundleDirectory:
     def log(self) -> str:
         return f"{self.path}/{LOG_FILE}"
 
-    def create(self, mode: int) -> None:
-        """Make the directory itself; its parent is made and checked first.
+    def create(self, mode: int, owner: Owner | None = None) -> None:
+        """Make the directory with the record of whose it is; its parent is checked first.
+
+        It gets its name when the record is in it: until then the name says who is making it, so
+        that `gc` understands whatever a driver leaves that dies in between.
 
         Raises:
             BundleError: it exists already, or cannot be made.
         """
-        parent = os.path.dirname(self.path)
+        parent, name = os.path.split(self.path)
         ensure(os.path.dirname(parent))
         ensure(parent)
+        draft = self.path if owner is None else f"{parent}/{draft_name(owner, name)}"
         try:
-            os.mkdir(self.path, mode)
-            os.chmod(self.path, mode)
+            os.mkdir(draft, mode)
+            os.chmod(draft, mode)
         except OSError as error:
-            raise _cannot("make", self.path, error) from error
-
-    def own(self, owner: Owner) -> None:
-        """Say whose it is, before anything else is in it: a driver that dies from here on leaves
-        something that `gc` understands. Raises BundleError."""
-        self._write(OWNER_FILE, owner.to_json().encode(), 0o600)
+            raise _cannot("make", draft, error) from error
+        if owner is None:
+            return
+        try:
+            write_file(f"{draft}/{OWNER_FILE}", owner.to_json().encode(), 0o600)
+            os.rename(draft, self.path)
+        except OSError as error:
+            remove_tree(draft)
+            raise _cannot("write", self.path, error) from error
+        self._own.append(f"{self.path}/{OWNER_FILE}")
 
     def make_root(self, plan: Plan) -> str:
         """Provide the container's root; returns config.json's `root.path`. Raises BundleError."""
@@ -68,22 +77,33 @@ class BundleDirectory:
             return plan.root_directory
         if plan.share_root and (shared := shared_view(plan.nodes)) is not None:
             return shared
-        self.make_own_root(plan.nodes)
+        self.make_own_root(plan)
         return ROOT_DIRECTORY
 
-    def make_own_root(self, nodes: tuple[RootNode, ...]) -> None:
+    def make_own_root(self, plan: Plan) -> None:
         """A root of this bundle's own. Raises BundleError."""
         path = f"{self.path}/{ROOT_DIRECTORY}"
         try:
             os.mkdir(path, 0o755)
             os.chmod(path, 0o755)  # noqa: S103 -- a root; its parent is closed to others
-            make_nodes(path, nodes)
+            if plan.owner is not None:
+                os.chown(path, *plan.owner)
+            make_nodes(path, plan.nodes, plan.owner)
         except OSError as error:
             raise _cannot("write", self.path, error) from error
 
     def configure(self, config: str) -> None:
         """Write config.json. Raises BundleError."""
         self._write(CONFIG_FILE, config.encode(), 0o600)
+
+    def link(self, links: Mapping[str, str]) -> None:
+        """Make symbolic links, {name in the bundle: target}. Raises BundleError."""
+        try:
+            for name, target in links.items():
+                os.symlink(target, f"{self.path}/{name}")
+                self._own.append(f"{self.path}/{name}")
+        except OSError as error:
+            raise _cannot("write", self.path, error) from error
 
     def remove(self) -> None:
         """Delete the bundle; silent when it is gone.
@@ -117,6 +137,8 @@ def remove_tree(path: str) -> None:
     Raises:
         BundleError: something in it cannot be deleted.
     """
+    import shutil  # noqa: PLC0415 -- 2 ms of every start, for what is rare
+
     try:
         shutil.rmtree(path)
     except FileNotFoundError:

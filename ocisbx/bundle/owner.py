@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ocisbx.errors import BundleError
 from ocisbx.probe.processes import boot_id, start_time
@@ -16,8 +15,7 @@ from ocisbx.probe.processes import boot_id, start_time
 OWNER_FILE = "owner.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """The driver of one call, and what somebody else needs to end its container."""
 
     id: str
@@ -39,7 +37,7 @@ class Owner:
         return self.boot_id == boot_id() and start_time(self.pid) == self.start_time
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return json.dumps(self._asdict(), ensure_ascii=False)
 
 
 def read_owner(bundle: str) -> Owner:
@@ -57,3 +55,16 @@ def read_owner(bundle: str) -> Owner:
             return Owner(**raw)
     except (OSError, ValueError, TypeError) as error:
         raise BundleError(f"{path} is not an owner's record", why=str(error)) from error
+
+
+def draft_name(owner: Owner, name: str) -> str:
+    """What a bundle is called while it has no record yet."""
+    return f".{owner.pid}.{owner.start_time}.{name}"
+
+
+def draft_alive(name: str) -> bool | None:
+    """Whether the maker of this draft lives; None: it is not a draft's name."""
+    parts = name.split(".")
+    if len(parts) != 4 or parts[0] or not (parts[1].isdecimal() and parts[2].isdecimal()):
+        return None
+    return start_time(int(parts[1])) == int(parts[2])

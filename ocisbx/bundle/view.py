@@ -8,9 +8,7 @@ content; it is put in place whole, and never written again: containers see it re
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import time
 from functools import cache
 from typing import TYPE_CHECKING
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING
 from ocisbx.errors import OcisbxError
 from ocisbx.init import init_path
 from ocisbx.places import ensure, find_places
+from ocisbx.plan import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,8 +41,9 @@ def init_bytes() -> bytes:
         return file.read()
 
 
-def make_nodes(root: str, nodes: Iterable[RootNode]) -> None:
-    """Make the entries in the existing directory `root`, parents first.
+def make_nodes(root: str, nodes: Iterable[RootNode], owner: tuple[int, int] | None = None) -> None:
+    """Make the entries in the existing directory `root`, parents first; `owner` (uid, gid) where
+    the payload is somebody else outside.
 
     Raises:
         OSError: a full disk, a read-only file system, an entry that exists.
@@ -59,6 +59,8 @@ def make_nodes(root: str, nodes: Iterable[RootNode]) -> None:
         else:
             is_init = node.path == INIT_NODE
             write_file(path, init_bytes() if is_init else node.content.encode(), node.mode)
+        if owner is not None:
+            os.lchown(path, *owner)
 
 
 def write_file(path: str, data: bytes, mode: int) -> None:
@@ -93,11 +95,8 @@ def shared_view(nodes: tuple[RootNode, ...]) -> str | None:
 
 @cache
 def _digest(nodes: tuple[RootNode, ...]) -> str:
-    digest = hashlib.sha256(init_bytes())
-    for node in nodes:
-        for text in (node.kind, node.path, node.content, f"{node.mode:o}"):
-            digest.update(text.encode() + b"\0")
-    return digest.hexdigest()[:32]
+    texts = (text for n in nodes for text in (n.kind, n.path, n.content, f"{n.mode:o}"))
+    return digest([init_bytes(), *(text.encode() for text in texts)])
 
 
 def _publish(path: str, nodes: tuple[RootNode, ...]) -> None:
@@ -112,7 +111,7 @@ def _publish(path: str, nodes: tuple[RootNode, ...]) -> None:
         make_nodes(draft, nodes)
         os.rename(draft, path)
     except OSError:
-        shutil.rmtree(draft, ignore_errors=True)
+        _remove(draft)
         # Somebody else was first: theirs has the same content.
         if not os.path.isdir(path):
             raise
@@ -126,4 +125,10 @@ def prune_views(parent: str) -> None:
     limit = time.time() - IN_USE_S
     for entry in views[:-KEPT_VIEWS]:
         if entry.stat(follow_symlinks=False).st_mtime < limit:
-            shutil.rmtree(entry.path, ignore_errors=True)
+            _remove(entry.path)
+
+
+def _remove(path: str) -> None:
+    import shutil  # noqa: PLC0415 -- 2 ms of every start, for what is rare
+
+    shutil.rmtree(path, ignore_errors=True)

@@ -68,8 +68,9 @@ class OutputStream:
         self._sink = sink
         self._on_data = on_data
         self._on_limit = on_limit
-        self._grown = False
-        self._buffer = memoryview(bytearray(PIPE_BYTES))
+        # Made for streams that fill their pipe; to clear it would cost the others more than all
+        # that they write.
+        self._buffer: memoryview | None = None
         # Safe: this open file description is ours alone, the payload has the other end's.
         os.set_blocking(fd, False)
 
@@ -107,11 +108,11 @@ class OutputStream:
         if self._fd is None:
             return
         try:
-            size = os.readv(self._fd, [self._buffer])
+            data = self._read(self._fd)
         except BlockingIOError:
             return
-        if size:
-            self._take(size)
+        if data:
+            self._take(data)
         else:
             self._close_pipe()
             self._pass_on(self._sink.end)
@@ -147,29 +148,34 @@ class OutputStream:
         sink, self._sink = self._sink, NullSink()
         sink.close()
 
-    def _take(self, size: int) -> None:
+    def _read(self, fd: int) -> memoryview:
+        if self._buffer is None:
+            return memoryview(os.read(fd, PIPE_BYTES))
+        return self._buffer[: os.readv(fd, [self._buffer])]
+
+    def _take(self, data: memoryview) -> None:
+        size = len(data)
         keep = min(size, max(0, self.cap_bytes - self.total_bytes))
         self.total_bytes += size
         try:
             if keep:
-                self._keep(keep)
+                self._keep(data[:keep])
         finally:
             if keep < size and not self.limit_hit:
                 self.limit_hit = True
                 if self._on_limit is not None:
                     self._on_limit()
-        if not self._grown and size >= NEW_PIPE_BYTES and self._fd is not None:
+        if self._buffer is None and size >= NEW_PIPE_BYTES and self._fd is not None:
             # Only streams that fill their pipe: all pipes of a user share pipe-user-pages-soft,
             # and past it every new pipe of theirs shrinks to two pages.
-            self._grown = True
+            self._buffer = memoryview(bytearray(PIPE_BYTES))
             grow_pipe(self._fd)
 
-    def _keep(self, size: int) -> None:
-        data = self._buffer[:size]
+    def _keep(self, data: memoryview) -> None:
         # The callback's copy is made first: the buffer may only be reused when the sink is done.
         copy = bytes(data) if self._on_data is not None else b""
         self._pass_on(lambda: self._sink.write(data))
-        self.kept_bytes += size
+        self.kept_bytes += len(data)
         if self._on_data is not None:
             self._on_data(copy)
 

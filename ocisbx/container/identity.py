@@ -73,7 +73,7 @@ def choose_identity(
         home="/root" if uid == 0 else "/home/user",
         name="root" if uid == 0 else "user",
     )
-    return identity, _enforcement(identity, host), warnings
+    return identity, _enforcement(identity, host, cell), warnings
 
 
 def check_mapped(number: int, rows: tuple[IdMap, ...], what: str) -> None:
@@ -140,8 +140,10 @@ def _same(own: tuple[IdRange, ...]) -> tuple[IdMap, ...]:
     return (IdMap(container=0, host=0, size=min(count, RANGE_SIZE)),)
 
 
-def _enforcement(identity: Identity, host: Host) -> EnforcementEntry:
-    rows = ", ".join(f"{row.container}->{row.host}+{row.size}" for row in identity.uid_map)
+def _enforcement(identity: Identity, host: Host, cell: Cell) -> EnforcementEntry:
+    # The cell's id 0 is the caller.
+    shift = host.uid if cell == "user" else 0
+    rows = ", ".join(f"{row.container}->{row.host + shift}+{row.size}" for row in identity.uid_map)
     real_root = host.uid == 0 and identity.uid_map[0].host == 0
     return EnforcementEntry(
         requested="a user namespace of its own",

@@ -114,11 +114,20 @@ def choose_rlimits(
         rows[name] = (_cut(soft, ceiling), _cut(hard, ceiling))
     if not rows:
         return {}, None
-    text = ", ".join(f"{name[7:].lower()}={soft}:{hard}" for name, (soft, hard) in rows.items())
     entry = EnforcementEntry(
-        requested=text, actual=text, state=EnforcementState.ENFORCED, how="setrlimit(2)"
+        requested=_shown(wished | demanded),
+        actual=_shown(rows),
+        state=EnforcementState.ENFORCED,
+        how="setrlimit(2); a preset's wish is cut to your own hard limit",
     )
     return rows, entry
+
+
+def _shown(rows: dict[str, tuple[int, int]]) -> str:
+    return ", ".join(
+        f"{name.removeprefix('RLIMIT_').lower()}={soft}:{hard}"
+        for name, (soft, hard) in rows.items()
+    )
 
 
 def _above(value: int, ceiling: int) -> bool:

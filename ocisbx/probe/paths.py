@@ -48,7 +48,7 @@ def links_along(path: str) -> tuple[Link, ...]:
         except OSError:
             current = step
             continue
-        found.append(Link(path=step, target=target))
+        found.append(Link(path=step, target=target, rest="/".join(rest)))
         if len(found) > LINK_LIMIT:
             break
         rest = [part for part in target.split("/") if part not in ("", ".")] + rest

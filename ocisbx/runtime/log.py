@@ -59,4 +59,8 @@ def _read(descriptor: int) -> str:
 def _one_line(text: str) -> str:
     clean = "".join(character if character.isprintable() else " " for character in text)
     clean = " ".join(clean.split())
-    return clean if len(clean) <= LINE_LIMIT else clean[: LINE_LIMIT - 3] + "..."
+    if len(clean) <= LINE_LIMIT:
+        return clean
+    # What failed stands at the beginning, the kernel's reason at the end.
+    half = (LINE_LIMIT - 5) // 2
+    return f"{clean[:half]} ... {clean[-half:]}"

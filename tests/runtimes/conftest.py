@@ -21,11 +21,17 @@ def runtime(request: pytest.FixtureRequest) -> RuntimeBinary:
     return found
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shared by the tests of one worker, as by the calls of one user."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
 def box(
-    runtime: RuntimeBinary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runtime: RuntimeBinary, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Box]:
-    made = Box(tmp_path, runtime)
+    made = Box(tmp_path, runtime, cache)
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
     yield from (made for _ in nothing_leaks(made))

@@ -21,18 +21,19 @@ if TYPE_CHECKING:
 
 # Neither these nor anything below them may be imported by a `run` that has its plan.
 HEAVY = frozenset({
-    "argparse", "asyncio", "dataclasses", "inspect", "jsonschema", "logging", "pathlib", "pexpect",
-    "psutil", "pydantic", "pydantic_core", "rich", "shutil", "ssl", "subprocess", "tempfile",
-    "tomllib", "traceback", "typer", "unittest", "urllib",
+    "argparse", "asyncio", "dataclasses", "hashlib", "inspect", "jsonschema", "logging", "pathlib",
+    "pexpect", "psutil", "pydantic", "pydantic_core", "rich", "shutil", "ssl", "subprocess",
+    "tempfile", "tomllib", "traceback", "typer", "unittest", "urllib",
 })  # fmt: skip
 OURS = frozenset({
     "audit", "backends", "backends.base", "backends.endings", "backends.execution", "backends.gc",
     "backends.names", "backends.oci", "backends.stdio", "bundle", "bundle.directory",
     "bundle.owner", "bundle.view", "capture", "capture.feeder", "capture.forward",
-    "capture.reader", "capture.sinks", "capture.stream", "cli", "cli.options", "cli.output",
-    "cli.run", "cli.run_options", "command", "errors", "init", "init.protocol", "outcome",
-    "places", "plan", "plans", "probe", "probe.processes", "quirks", "result", "runtime",
-    "runtime.client", "runtime.log", "runtime.sealed", "sandbox", "values", "version",
+    "capture.reader", "capture.sinks", "capture.stream", "cgroup", "cgroup.remove", "cli",
+    "cli.options", "cli.output", "cli.run", "cli.run_options", "command", "errors", "init",
+    "init.protocol", "outcome", "places", "plan", "plans", "probe", "probe.processes", "quirks",
+    "result", "runtime", "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed",
+    "sandbox", "values", "version",
 })  # fmt: skip
 IMPORTS = """\
 import atexit, os, sys

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -112,6 +111,6 @@ def test_features_where_the_runtime_has_them(made: tuple[RuntimeClient, str, str
 
 def test_a_runtime_that_is_gone(made: tuple[RuntimeClient, str, str]) -> None:
     client, container_id, bundle = made
-    gone = replace(client, path=client.path + "-gone", sealed=False, cell="none")
+    gone = client._replace(path=client.path + "-gone", sealed=False, cell="none")
     with pytest.raises(RuntimeMissing, match="cannot be started"):
         gone.spawn_run(container_id, bundle, stdio={}, socket=None)

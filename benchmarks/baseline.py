@@ -1,0 +1,78 @@
+"""What ocisbx is compared with: programs started by posix_spawn, in the same namespaces."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from ocisbx import Sandbox
+from ocisbx.bundle.directory import BundleDirectory
+from ocisbx.init import cell_path
+from ocisbx.runtime.client import CELL_ARGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ocisbx.plan import Plan
+
+# Nothing of the caller's, as ocisbx starts a runtime.
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+class Spawner:
+    """A long-lived benchmarks/spawner.py, in the namespaces of a cell ("none", "mount", "user")."""
+
+    def __init__(self, cell: str = "none") -> None:
+        argv = [sys.executable, str(Path(__file__).with_name("spawner.py"))]
+        if cell != "none":
+            argv = [cell_path(), *CELL_ARGS[cell], "--", *argv]
+        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def time(self, argv: list[str], environment: Mapping[str, str] = ENVIRONMENT) -> float:
+        """Seconds from posix_spawn to the end of a program, which has to succeed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        request = json.dumps({"argv": argv, "environment": dict(environment)})
+        self._process.stdin.write(request.encode() + b"\n")
+        self._process.stdin.flush()
+        elapsed_s, status = json.loads(self._process.stdout.readline())
+        if status != 0:
+            raise SystemExit(f"{argv} ended with {status}")
+        return float(elapsed_s)
+
+
+@contextlib.contextmanager
+def bare_runtime(runtime: str, directory: str) -> Iterator[Callable[[], float]]:
+    """Yield what times `runtime run` of `true`, on the bundle that SandboxConfig() gives."""
+    plan = Sandbox(runtime={"names": [runtime]}).resolve()
+    bundle = _bundle(plan, directory)
+    state = ["--root", f"{directory}/state", "--log", f"{directory}/log", "--log-format", "json"]
+    argv = [plan.runtime.path, *state, "run", "--bundle", bundle.path, "bare"]
+    with Spawner(plan.cell) as spawner:
+        yield lambda: spawner.time(argv)
+
+
+def _bundle(plan: Plan, directory: str) -> BundleDirectory:
+    """The bundle of `plan`, but for the id; it serves every call in turn."""
+    bundle = BundleDirectory(f"{directory}/bundles/bare")
+    bundle.create(0o700)
+    bundle.configure(
+        plan.template.fill(
+            container_id="bare",
+            root=bundle.make_root(plan),
+            argv=["true"],
+            environment=plan.payload_environment(os.environ),
+        )
+    )
+    return bundle

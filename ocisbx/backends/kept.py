@@ -1,0 +1,224 @@
+"""Kept bundles: written from a plan, made into a plan again, and run by the bare runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ocisbx.backends.oci import new_id, owner_record
+from ocisbx.bundle.check import check_bundle
+from ocisbx.bundle.kept import SANDBOX_FILE, STATE_DIRECTORY, read_config, write_kept
+from ocisbx.bundle.owner import read_owner
+from ocisbx.bundle.view import INIT_NODE
+from ocisbx.config import SandboxConfig
+from ocisbx.container.resolve import DEFAULT_GRACE_S, DEFAULT_MAX_OUTPUT_BYTES, merge_preset
+from ocisbx.errors import BundleError, Unsupported
+from ocisbx.plan import Plan, Shown, Template
+from ocisbx.quirks import find_quirks
+from ocisbx.result import RuntimeInfo
+from ocisbx.values import show
+
+if TYPE_CHECKING:
+    from ocisbx.backends.base import Call
+    from ocisbx.bundle.owner import Owner
+
+# What a shell without ocisbx types for the cell (ocisbx-init(7)): util-linux's unshare(1) makes
+# the namespaces, and mounts become private.
+CELL_WORDS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "mount": ("unshare", "--mount", "--cgroup"),
+    "user": ("unshare", "--user", "--map-root-user", "--mount", "--cgroup"),
+}
+CELL_SCRIPT = 'mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"'
+
+
+def keep_bundle(given: str, plan: Plan, call: Call) -> str:
+    """Write the bundle of this call into the directory `given`; returns its absolute path.
+
+    Raises:
+        ConfigError: the directory is in use.
+        BundleError: it cannot be written.
+    """
+    container_id = new_id()
+    config = plan.template.fill(
+        container_id=container_id,
+        root=plan.root_directory or "rootfs",
+        argv=call.argv,
+        environment=plan.payload_environment(call.environment, call.extra_environment),
+    )
+    sandbox = SandboxConfig.from_toml(plan.sandbox_toml)
+    if call.extra_environment:
+        # The names only: values are in config.json, which is the owner's alone.
+        names = dict.fromkeys([*sandbox.env.inherit, *call.extra_environment])
+        sandbox = sandbox.updated({"env.inherit": list(names)})
+    return write_kept(
+        given,
+        plan,
+        config=config,
+        owner=owner_record(container_id, plan, call),
+        sandbox=sandbox.to_toml(),
+    )
+
+
+def checked_config(path: str) -> dict[str, Any]:
+    """config.json of a bundle that `bundle check` finds nothing wrong with.
+
+    Raises:
+        BundleError: it is missing, or breaks a rule.
+    """
+    found = check_bundle(path)
+    if found:
+        raise BundleError(
+            f"{show(path)} is not a valid bundle",
+            why=str(found[0]) + (f" (and {len(found) - 1} more)" if len(found) > 1 else ""),
+            remedy=f"ocisbx bundle check {shlex.quote(path)}",
+        )
+    document: dict[str, Any] = read_config(path)
+    return document
+
+
+def kept_plan(given: str, like: Plan | None = None) -> Plan:
+    """A plan that runs the kept bundle as its config.json says, whoever edited it; `like`, the
+    plan that it was made from, tells the rest where it is at hand.
+
+    Raises:
+        BundleError: it is no valid bundle, or not one of ocisbx's.
+        Unsupported: it wants a terminal.
+    """
+    path = os.path.abspath(given)
+    document = checked_config(path)
+    process = document["process"]
+    if process["args"][0] != INIT_NODE:
+        raise BundleError(
+            f"{show(path)}: process.args does not start with {INIT_NODE}",
+            why="without the init nothing reports the command's end",
+            remedy=f"ocisbx bundle rerun {shlex.quote(path)} runs it by the runtime alone",
+        )
+    if process.get("terminal"):
+        raise Unsupported(
+            f"{show(path)}: process.terminal cannot be used here",
+            why="this version has no terminals",
+            remedy='set "terminal": false in its config.json',
+        )
+    root = os.path.join(path, document["root"]["path"])
+    document["root"]["path"] = root
+    for mount in document.get("mounts", ()):
+        if "source" in mount and mount.get("type") == "bind":
+            mount["source"] = os.path.join(path, mount["source"])
+    text = json.dumps(document, ensure_ascii=False)
+    template = Template((text,), ())
+    if like is not None:
+        return like._replace(template=template, root_directory=root, share_root=False)
+    return _bare_plan(path, document, template, root)
+
+
+def _bare_plan(path: str, document: dict[str, Any], template: Template, root: str) -> Plan:
+    owner = read_owner(path)
+    settings = _settings(path)
+    cgroups_path = document.get("linux", {}).get("cgroupsPath")
+    return Plan(
+        template=template,
+        nodes=(),
+        root_directory=root,
+        share_root=False,
+        runtime=RuntimeInfo(
+            requested=owner.runtime_name,
+            name=owner.runtime_name,
+            path=owner.runtime_path,
+            version=owner.runtime_version,
+        ),
+        cell=_cell(owner),
+        sealed=False,
+        cgroup=cgroups_path is not None,
+        environment={},
+        inherit=(),
+        workdir=document["process"]["cwd"],
+        shown=tuple(
+            Shown(mount["source"], mount["destination"])
+            for mount in document.get("mounts", ())
+            if mount.get("type") == "bind"
+        ),
+        owner=_outside(document),
+        timeout_s=settings.timeout_s,
+        grace_s=DEFAULT_GRACE_S if settings.grace_s is None else settings.grace_s,
+        max_output_bytes=settings.capture.max_bytes or DEFAULT_MAX_OUTPUT_BYTES,
+        on_output_limit=settings.capture.on_limit or "truncate",
+        combine=bool(settings.capture.combine),
+        # What was asked for is not known of a file that anybody may have edited.
+        enforcement={},
+        warnings=(),
+        guards=(),
+        sandbox_toml=settings.to_toml(),
+    )
+
+
+def _settings(path: str) -> SandboxConfig:
+    """What config.json cannot say: the timeout and the capture's limits."""
+    file = Path(path, SANDBOX_FILE)
+    return merge_preset(SandboxConfig.from_toml(file) if file.exists() else SandboxConfig())
+
+
+def _outside(document: dict[str, Any]) -> tuple[int, int] | None:
+    """Who the payload is on the host, when root runs it as somebody else."""
+    linux = document.get("linux", {})
+    user = document["process"]["user"]
+    if os.geteuid() != 0 or not linux.get("uidMappings"):
+        return None
+    ids = []
+    for field in ("uid", "gid"):
+        row = next(
+            row
+            for row in linux[f"{field}Mappings"]
+            if 0 <= user[field] - row["containerID"] < row["size"]
+        )
+        ids.append(row["hostID"] + user[field] - row["containerID"])
+    return None if ids == [user["uid"], user["gid"]] else (ids[0], ids[1])
+
+
+def _cell(owner: Owner) -> Any:  # noqa: ANN401 -- Plan.cell's literals, read from JSON
+    if owner.cell not in CELL_WORDS:
+        raise BundleError(f"owner.json: cell {show(owner.cell)} is not known")
+    return owner.cell
+
+
+def rerun_command(given: str) -> list[str]:
+    """The command that runs the kept bundle by its bare runtime, word by word.
+
+    Raises:
+        BundleError: it is no valid bundle, or not one of ocisbx's.
+    """
+    path = os.path.abspath(given)
+    checked_config(path)
+    owner = read_owner(path)
+    quirks = find_quirks(owner.runtime_name, owner.runtime_version)
+    cell = CELL_WORDS[_cell(owner)]
+    words = [*cell, "--", "sh", "-c", CELL_SCRIPT, "sh"] if cell else []
+    return [
+        *words,
+        owner.runtime_path,
+        # In the bundle: a runtime's default place needs XDG_RUNTIME_DIR, or root.
+        "--root",
+        f"{path}/{STATE_DIRECTORY}",
+        *quirks.global_args,
+        "run",
+        "--bundle",
+        f"{path}/",
+        f"ocisbx-{new_id()}",
+    ]
+
+
+def shell_line(words: list[str]) -> str:
+    """One line for a POSIX shell, also where a word holds a newline."""
+    return " ".join(map(_quote, words))
+
+
+def _quote(word: str) -> str:
+    if "\n" not in word:
+        return shlex.quote(word)
+    # A command substitution drops newlines at the end: no word here ends in one.
+    pieces = word.split("\n")
+    form = "\\n".join(["%s"] * len(pieces))
+    return f"\"$(printf '{form}' {' '.join(map(shlex.quote, pieces))})\""

@@ -1,0 +1,124 @@
+"""The command line: parses and prints, nothing else. Each verb is a module, imported when named.
+
+`run` with a cached plan is on everybody's path, so nothing here imports what it may not need.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+from ocisbx.errors import EXIT_FAILED, ConfigError, OcisbxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+# Verb: the module of ocisbx.cli that carries it out, and the line that the help shows.
+VERBS: dict[str, tuple[str, str]] = {
+    "run": ("run", "run a command in a fresh container, destroyed at the end"),
+    "bundle": ("bundle", "make, check, run, rerun and compare bundles"),
+    "inspect": ("inspect", "show a container's or a bundle's config.json, owner and runtime"),
+    "ps": ("inspect", "list the containers that run now"),
+    "gc": ("inspect", "remove what dead owners left behind"),
+    "doctor": ("host", "examine this host; each finding with its remedy"),
+    "features": ("host", "what this host and each of its runtimes can do"),
+    "schema": ("host", "print a JSON schema"),
+    "version": ("host", "print the version"),
+}
+# Verbs of the interface that this version does not have yet.
+LATER = (
+    "shell", "start", "exec", "attach", "wait", "logs", "stats", "stop", "kill", "rm", "cp",
+    "session", "pool", "expect", "bench",
+)  # fmt: skip
+
+USAGE = "usage: ocisbx VERB [OPTIONS] [ARG...]"
+REPORT = "this is a bug in ocisbx: report what the same command says with OCISBX_DEBUG=1"
+# A shell's status for a program that SIGPIPE ended: 128 + 13.
+EXIT_SIGPIPE = 141
+EXIT_INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    """The console script: carry the process's own command line out, and end with its exit code.
+
+    Ends at once: everything was written and closed, and taking the interpreter down costs 5 ms.
+    """
+    # Imports make no garbage; `run` switches collection on again before the payload starts.
+    gc.disable()
+    os._exit(carry_out(sys.argv[1:]))
+
+
+def carry_out(arguments: Sequence[str]) -> int:
+    """Carry one command line out; returns the exit code, and never raises."""
+    try:
+        return _dispatch(list(arguments))
+    except OcisbxError as error:
+        return _failed(error.render(), error.exit_code)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return EXIT_SIGPIPE
+    except Exception as error:  # noqa: BLE001 -- the last line of defence: no traceback by default
+        name = type(error).__name__
+        return _failed(f"ocisbx: unexpected {name}: {error}\n  remedy: {REPORT}", EXIT_FAILED)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    verb = arguments[0] if arguments else "--help"
+    if verb in ("-h", "--help", "help"):
+        from ocisbx.cli.output import put  # noqa: PLC0415 -- `run` prints by forwarding
+
+        put(_help())
+        return 0
+    if verb == "--version":
+        verb = "version"
+    if verb not in VERBS:
+        raise _unknown(verb)
+    module = import_module(f"ocisbx.cli.{VERBS[verb][0]}")
+    verb_main: Callable[[list[str]], int] = getattr(module, f"{verb}_main")
+    return verb_main(arguments[1:])
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    rows = [f"  {verb:{width}}  {line}" for verb, (_, line) in VERBS.items()]
+    return "\n".join([
+        USAGE,
+        "",
+        *rows,
+        "",
+        "  ocisbx run -- python3 -c 'print(1)'    the current directory is all that it can write",
+        "  ocisbx VERB --help                     options and examples of one verb",
+        "",
+    ])  # fmt: skip
+
+
+def _unknown(verb: str) -> OcisbxError:
+    from ocisbx.values import did_you_mean, show  # noqa: PLC0415 -- for a refusal only
+
+    if verb in LATER:
+        return ConfigError(
+            f"{verb}: this version does not have it yet",
+            remedy=f"it has {', '.join(VERBS)}",
+        )
+    near = did_you_mean(verb, VERBS)
+    return ConfigError(
+        f"{show(verb)} is not a verb{near}",
+        remedy="ocisbx --help lists them; to run a command: ocisbx run -- COMMAND",
+    )
+
+
+def _failed(text: str, exit_code: int) -> int:
+    """Say it on stderr, whatever state that is in; with OCISBX_DEBUG=1 the traceback first."""
+    if os.environ.get("OCISBX_DEBUG"):
+        import traceback  # noqa: PLC0415 -- for debugging only
+
+        text = traceback.format_exc() + text
+    try:
+        os.write(2, (text + "\n").encode(errors="backslashreplace"))
+    except OSError:
+        return exit_code
+    return exit_code

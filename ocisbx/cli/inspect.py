@@ -1,0 +1,183 @@
+"""`ocisbx inspect`, `ps` and `gc`: what runs, what it is, and what nobody owns any more."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+from ocisbx.audit import REDACTED, redact
+from ocisbx.backends.gc import collect
+from ocisbx.backends.names import lookup_name
+from ocisbx.bundle.kept import read_config
+from ocisbx.bundle.owner import Owner, read_owner
+from ocisbx.cli.options import JSON, Option, Syntax, parse, wants_help
+from ocisbx.cli.output import printable, put, put_fields, put_json, put_table
+from ocisbx.errors import BundleError, ConfigError, Unsupported
+from ocisbx.places import find_places
+from ocisbx.values import show
+
+INSPECT = Syntax(
+    "ocisbx inspect [--json] ID|NAME|DIR",
+    "Show a running container, or a bundle: owner, runtime, config.json. Values of environment\n"
+    "variables are redacted, except those that every container has.",
+    (JSON, Option(("--posture",), "flag", "", "not in this version")),
+)
+PS = Syntax("ocisbx ps [--json]", "List your containers that run now.", (JSON,))
+GC = Syntax(
+    "ocisbx gc [--json]",
+    "Remove the bundles, containers and names that dead owners left behind, and nothing else.",
+    (JSON,),
+)
+PS_COLUMNS = ("id", "name", "pid", "runtime", "created_at", "workdir", "command")
+
+# What ocisbx itself puts into every container's environment: no secrets by their nature.
+PLAIN_VARIABLES = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "PWD", "OCISBX", "LANG", "LANGUAGE", "TZ", "TERM"}
+)
+
+
+def inspect_main(arguments: list[str]) -> int:
+    """Show one container or bundle."""
+    parsed = parse(INSPECT, arguments)
+    if wants_help(INSPECT, parsed):
+        return 0
+    if "posture" in parsed.options:
+        raise Unsupported("--posture is not in this version", remedy="leave --posture out")
+    if len(parsed.words) != 1:
+        raise ConfigError("one ID, NAME or DIR expected", remedy=f"usage: {INSPECT.usage}")
+    path = find_bundle(parsed.words[0])
+    config = redact_config(read_config(path))
+    owner = _owner(path)
+    if "json" in parsed.options:
+        put_json({"bundle": path, "owner": owner, "config": config})
+        return 0
+    put_fields({"bundle": path, **_shown_owner(owner)})
+    put("\n")
+    put_json(config)
+    return 0
+
+
+def find_bundle(given: str) -> str:
+    """The directory of a container's id or name, or of a bundle. Raises ConfigError."""
+    if "/" not in given and given not in ("", ".", ".."):
+        for container_id in (given, lookup_name(given)):
+            path = f"{find_places().bundles}/{container_id}"
+            if container_id and os.path.isdir(path):
+                return path
+    if os.path.isdir(given):
+        return os.path.abspath(given)
+    raise ConfigError(
+        f"{show(given)} is neither a container that runs, nor a directory",
+        remedy="ocisbx ps lists containers; give a kept bundle's directory",
+    )
+
+
+def redact_config(document: Any) -> Any:  # noqa: ANN401 -- a config.json of anybody's
+    """The document without what may be secret: values of variables, tokens in arguments."""
+    process = document.get("process") if isinstance(document, dict) else None
+    if not isinstance(process, dict):
+        return document
+    hidden = dict(process)
+    if isinstance(process.get("env"), list):
+        hidden["env"] = [_redact_variable(str(entry)) for entry in process["env"]]
+    if isinstance(process.get("args"), list):
+        hidden["args"] = redact([str(argument) for argument in process["args"]])
+    return {**document, "process": hidden}
+
+
+def _redact_variable(entry: str) -> str:
+    name, _, value = entry.partition("=")
+    plain = name in PLAIN_VARIABLES or name.startswith("LC_") or not value
+    return entry if plain else f"{name}={REDACTED}"
+
+
+def _owner(path: str) -> dict[str, Any] | None:
+    try:
+        owner = read_owner(path)
+    except BundleError:
+        # Somebody else's bundle, or one that another program made.
+        return None
+    return {
+        "id": owner.id,
+        "name": owner.name,
+        "pid": owner.pid,
+        "alive": owner.alive(),
+        "created_at": owner.created_at,
+        "command": redact(owner.command),
+        "workdir": owner.workdir,
+        "runtime": {
+            "name": owner.runtime_name,
+            "path": owner.runtime_path,
+            "version": owner.runtime_version,
+        },
+    }
+
+
+def _shown_owner(owner: dict[str, Any] | None) -> dict[str, Any]:
+    if owner is None:
+        return {"owner": None}
+    runtime = owner["runtime"]
+    text = f"{runtime['name']} {runtime['version']} ({runtime['path']})"
+    return {**owner, "command": shlex.join(owner["command"]), "runtime": text}
+
+
+def ps_main(arguments: list[str]) -> int:
+    """List the live containers."""
+    parsed = parse(PS, arguments)
+    if wants_help(PS, parsed):
+        return 0
+    rows = [_row(owner) for owner in _live()]
+    if "json" in parsed.options:
+        put_json(rows)
+        return 0
+    put_table(PS_COLUMNS, [{**row, "command": shlex.join(row["command"])} for row in rows])
+    return 0
+
+
+def _live() -> list[Owner]:
+    try:
+        names = os.listdir(find_places().bundles)
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        try:
+            owner = read_owner(f"{find_places().bundles}/{name}")
+        except BundleError:
+            continue
+        if owner.alive():
+            found.append(owner)
+    return sorted(found, key=lambda owner: owner.created_at)
+
+
+def _row(owner: Owner) -> dict[str, Any]:
+    return {
+        "id": owner.id,
+        "name": owner.name,
+        "pid": owner.pid,
+        "runtime": f"{owner.runtime_name} {owner.runtime_version}",
+        "created_at": owner.created_at,
+        "workdir": owner.workdir,
+        "command": redact(owner.command),
+    }
+
+
+def gc_main(arguments: list[str]) -> int:
+    """Collect what dead owners left; says what was removed."""
+    parsed = parse(GC, arguments)
+    if wants_help(GC, parsed):
+        return 0
+    rows = [
+        {"id": found.id, "path": found.path, "command": redact(found.owner.command)}
+        if found.owner is not None
+        else {"id": found.id, "path": found.path, "command": None}
+        for found in collect()
+    ]
+    if "json" in parsed.options:
+        put_json(rows)
+        return 0
+    for row in rows:
+        command = "" if row["command"] is None else f" ({shlex.join(row['command'])})"
+        put(printable(f"removed {row['id']}{command}") + "\n")
+    return 0

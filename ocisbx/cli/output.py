@@ -1,0 +1,65 @@
+"""Printing: UTF-8 bytes straight to the descriptor, nothing held back, tables plain and aligned."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+STDOUT = 1
+STDERR = 2
+
+
+def put(text: str, descriptor: int = STDOUT) -> None:
+    """Write all of `text`. Raises BrokenPipeError when nobody reads any more."""
+    data = memoryview(text.encode(errors="backslashreplace"))
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def say(text: str) -> None:
+    """One message for a person, on stderr; a reader that is gone is no reason to fail."""
+    try:
+        put(text + "\n", STDERR)
+    except OSError:
+        return
+
+
+def put_json(document: object) -> None:
+    """A document for programs and people: indented, text as it is."""
+    put(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+
+
+def printable(text: str) -> str:
+    """One line that a terminal shows as it is: control characters as Python would write them."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def put_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows under the upper-case names of `columns`; the last column is not padded."""
+    cells = [[name.upper() for name in columns]]
+    cells += [[_cell(row[name]) for name in columns] for row in rows]
+    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
+    for line in cells:
+        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        put("  ".join(padded).rstrip() + "\n")
+
+
+def put_fields(fields: Mapping[str, Any]) -> None:
+    """`NAME  value`, one a line."""
+    width = max(map(len, fields), default=0)
+    for name, value in fields.items():
+        put(f"{name:{width}}  {_cell(value)}".rstrip() + "\n")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(_cell, value))
+    return printable(str(value))

@@ -1,0 +1,271 @@
+"""`ocisbx run`. With a plan at hand it imports no model: only what starts a container."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from ocisbx.backends.base import Call
+from ocisbx.cli.options import parse, wants_help
+from ocisbx.cli.output import put, say
+from ocisbx.cli.run_options import CONTAINER, LATER, RUN
+from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
+from ocisbx.plan import fingerprint
+from ocisbx.plans import load_plan, plan_key, store_plan
+from ocisbx.result import EnforcementState, RunResult, Termination, describe_end
+from ocisbx.sandbox import run_plan
+from ocisbx.values import check_command, check_name, check_text, parse_env, parse_env_file, show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import FrameType
+
+    from ocisbx.backends.execution import OciExecution
+    from ocisbx.plan import Plan
+
+Options = dict[str, Any]
+
+EXIT_CANCELLED = 130
+STDIN, STDOUT, STDERR = 0, 1, 2
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+HELD: dict[EnforcementState, str] = {
+    EnforcementState.ENFORCED: "",
+    EnforcementState.PARTIAL: "only partly enforced",
+    EnforcementState.UNSUPPORTED: "not enforced",
+}
+
+# Ends that a person would otherwise have to guess from the exit code.
+TOLD = frozenset(
+    {
+        Termination.TIMED_OUT,
+        Termination.OOM_KILLED,
+        Termination.PIDS_LIMIT,
+        Termination.OUTPUT_LIMIT,
+    }
+)
+
+
+def run_main(arguments: list[str]) -> int:
+    """Run the payload; returns its exit code as interface.md maps it."""
+    started = time.monotonic()
+    parsed = parse(RUN, arguments)
+    if wants_help(RUN, parsed):
+        return 0
+    options = parsed.options
+    refuse_later(options)
+    argv = check_command(parsed.words)
+    extra = extra_environment(options)
+    if "dry-run" in options:
+        from ocisbx.cli.prepare import dry_run  # noqa: PLC0415 -- needs the models
+
+        return dry_run(options, argv, extra)
+    if "host" in options:
+        raise ConfigError("--host plans only", remedy="give it together with --dry-run")
+    if "name" in options:
+        check_name(options["name"])
+    with Interrupts() as interrupts:
+        plan = find_plan(options)
+        call = make_call(options, argv, extra)
+        kept = None
+        if "keep-bundle" in options:
+            from ocisbx.cli.prepare import keep_for_run  # noqa: PLC0415 -- as above
+
+            plan, kept = keep_for_run(options["keep-bundle"], plan, call)
+        return execute(
+            plan,
+            call,
+            interrupts,
+            resolve_s=time.monotonic() - started,
+            audit="no-audit" not in options,
+            json="json" in options,
+            kept=kept,
+        )
+
+
+def refuse_later(options: Mapping[str, Any]) -> None:
+    """Refuse what this version cannot honour. Raises Unsupported."""
+    for key, needs in LATER.items():
+        if key in options:
+            raise Unsupported(
+                f"--{key} is not in this version",
+                why=f"it does not have {needs} yet",
+                remedy=f"leave --{key} out",
+            )
+    if options.get("platform", "auto") != "auto":
+        raise Unsupported(
+            "--platform is not in this version",
+            why="it is for runsc, which this version does not drive yet",
+            remedy="leave --platform out",
+        )
+
+
+def extra_environment(options: Mapping[str, Any]) -> dict[str, str]:
+    """What -e and --env-file add for this call; it reaches config.json and nothing else on disk.
+
+    Raises:
+        ConfigError: no variable, or the file cannot be read.
+    """
+    entries: list[tuple[str, str | None]] = []
+    for path in options.get("env-file", ()):
+        try:
+            with open(path, encoding="utf-8") as file:
+                entries += parse_env_file(file.read(), path)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--env-file {show(path)} cannot be read", why=str(error)) from None
+    entries += [parse_env(text) for text in options.get("env", ())]
+    extra: dict[str, str] = {}
+    for name, value in entries:
+        value = os.environ.get(name) if value is None else value
+        if value is not None:
+            extra[name] = check_text(value, f"a value for {name}")
+    return extra
+
+
+def find_plan(options: Mapping[str, Any]) -> Plan:
+    """The plan of these options, from the cache or compiled now; then what it cannot hold is said.
+
+    Raises:
+        ConfigError, RuntimeMissing, Unsupported: this host cannot run it.
+    """
+    decisive = {o.key: options[o.key] for o in CONTAINER if o.key in options}
+    file = config_path(options)
+    seen = None if file is None else [file, fingerprint(file, exact=True)]
+    try:
+        key = plan_key({"options": decisive, "config": seen})
+    except FileNotFoundError:
+        # The current directory is gone; compiling says so.
+        key = ""
+    plan = load_plan(key) if key else None
+    if plan is None:
+        from ocisbx.cli.prepare import compile_options  # noqa: PLC0415 -- needs the models
+
+        plan = compile_options(options)
+        if key:
+            store_plan(key, plan)
+        if "json" not in options:
+            for note in notes(plan):
+                say(note)
+    return plan
+
+
+def config_path(options: Mapping[str, Any]) -> str | None:
+    """--config, else OCISBX_CONFIG."""
+    path: str | None = options.get("config", os.environ.get("OCISBX_CONFIG"))
+    return path or None
+
+
+def notes(plan: Plan) -> list[str]:
+    """One line for each reason why something does not hold here, and each warning."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for name, entry in plan.enforcement.items():
+        held = HELD[entry.state]
+        if held and entry.requested not in (None, False):
+            reasons.setdefault((held, entry.how), []).append(name)
+    lines = [
+        f"ocisbx: note: {', '.join(names)} {held} here: {how}"
+        for (held, how), names in reasons.items()
+    ]
+    return lines + [f"ocisbx: note: {warning}" for warning in plan.warnings]
+
+
+def make_call(options: Mapping[str, Any], argv: tuple[str, ...], extra: dict[str, str]) -> Call:
+    """What differs between two runs of one plan."""
+    capture = "json" in options
+    return Call(
+        argv=argv,
+        environment=os.environ,
+        extra_environment=extra,
+        name=options.get("name"),
+        stdin=STDIN if "interactive" in options else None,
+        stdout=None if capture else STDOUT,
+        stderr=None if capture else STDERR,
+    )
+
+
+def execute(
+    plan: Plan,
+    call: Call,
+    interrupts: Interrupts,
+    *,
+    resolve_s: float,
+    audit: bool,
+    json: bool,
+    kept: str | None = None,
+) -> int:
+    """Run it to its end and say what has to be said; the exit code."""
+    interrupts.running = True
+    gc.enable()
+    try:
+        result = run_plan(plan, call, resolve_s=resolve_s, audit=audit, hold=interrupts.hold)
+    except RuntimeFailed:
+        if interrupts.count:
+            # Ended before its payload could run.
+            return EXIT_CANCELLED
+        raise
+    if json:
+        document = result.to_dict() | {"bundle": kept}
+        from json import dumps  # noqa: PLC0415 -- named so that `json` can be the flag
+
+        put(dumps(document, ensure_ascii=False) + "\n")
+    else:
+        tell(result, plan)
+    return result.shell_exit_code
+
+
+def tell(result: RunResult, plan: Plan) -> None:
+    """What the payload's output and exit code leave open."""
+    if result.hint is not None:
+        say(f"ocisbx: {result.hint.why}")
+        if result.hint.remedy:
+            say(f"  remedy: {result.hint.remedy}")
+    elif result.termination in TOLD:
+        after = f" after {plan.timeout_s:g} s" if result.termination == "timed_out" else ""
+        say(f"ocisbx: {show(result.command[0])} {describe_end(result)}{after}")
+    for name, captured in (("stdout", result.captured_stdout), ("stderr", result.captured_stderr)):
+        if captured.truncated:
+            limit = plan.max_output_bytes
+            say(
+                f"ocisbx: {name} was cut at {limit} of {captured.total_bytes} bytes\n"
+                "  remedy: --max-output SIZE, or write to a file in the workspace"
+            )
+
+
+class Interrupts:
+    """SIGINT, SIGTERM and SIGHUP end the payload, gently; a second one hurries.
+
+    Until `running` is set they raise KeyboardInterrupt. One that the caller ignores (nohup, the
+    background of a shell) stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self.running = False
+        self.count = 0
+        self._execution: OciExecution | None = None
+
+    def __enter__(self) -> Self:
+        for number in ENDINGS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in ENDINGS:
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, signal.SIG_DFL)
+
+    def hold(self, execution: OciExecution) -> None:
+        """What to cancel; at once when a signal came before."""
+        self._execution = execution
+        if self.count:
+            execution.cancel()
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if not self.running:
+            raise KeyboardInterrupt
+        self.count += 1
+        if self._execution is not None:
+            self._execution.cancel()

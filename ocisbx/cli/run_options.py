@@ -1,0 +1,142 @@
+"""The options of `run` as tables: names, help, and which field of SandboxConfig each one sets."""
+
+from __future__ import annotations
+
+from ocisbx.cli.options import Option, Syntax
+
+
+def _one(names: str, metavar: str, text: str = "") -> Option:
+    return Option(tuple(names.split()), "one", metavar, text)
+
+
+def _many(names: str, metavar: str, text: str = "") -> Option:
+    return Option(tuple(names.split()), "many", metavar, text)
+
+
+def _flag(names: str, text: str = "") -> Option:
+    return Option(tuple(names.split()), "flag", "", text)
+
+
+# What decides the plan; the keys are those of Option.key.
+CONTAINER: tuple[Option, ...] = (
+    _one("--config", "FILE"),
+    _one("--preset", "NAME"),
+    _many("--runtime", "NAME"),
+    _one("--platform", "NAME"),
+    _one("--rootfs", "host|DIR"),
+    _one("--workspace", "DIR[:ro]|none"),
+    _many("-v --volume", "SRC[:DST][:ro]"),
+    _many("--mount", "SPEC"),
+    _many("--tmpfs", "DST[:size=N]"),
+    _one("-w --workdir", "DIR"),
+    _one("--network", "none|host"),
+    _one("-m --memory", "SIZE"),
+    _one("--memory-swap", "SIZE"),
+    _one("--cpus", "N"),
+    _one("--pids-limit", "N"),
+    _many("--ulimit", "NAME=SOFT[:HARD]"),
+    _one("--timeout", "SECONDS"),
+    _one("--grace", "SECONDS"),
+    _one("--max-output", "BYTES"),
+    _one("--on-output-limit", "truncate|kill"),
+    _flag("-t --tty"),
+    _one("--isolation", "LEVEL"),
+    _many("--cap-add", "NAME"),
+    _many("--cap-drop", "NAME"),
+    _one("--seccomp", "default|none|FILE"),
+    _one("-u --user", "UID[:GID]"),
+    _flag("--read-only"),
+    _many("--allow-degraded", "NAME"),
+    _one("--backend", "NAME"),
+    _one("--image", "REF"),
+)
+# What belongs to one call, and is neither in the plan's name nor in the plan.
+CALL: tuple[Option, ...] = (
+    _many("-e --env", "K[=V]"),
+    _many("--env-file", "FILE"),
+    _flag("-i --interactive"),
+    _one("--host", "FILE"),
+    _one("--keep-bundle", "DIR"),
+    _flag("--dry-run"),
+    _flag("--json"),
+    _one("--name", "NAME"),
+    _flag("--no-audit"),
+    _flag("-d --detach"),
+    _one("--pool", "PATH"),
+    _one("--transcript", "FILE"),
+    _flag("--die-with-parent"),
+    _flag("--posture"),
+)
+
+# Option: the field of SandboxConfig that its text becomes as it stands.
+FIELDS: dict[str, str] = {
+    "preset": "preset",
+    "backend": "backend",
+    "image": "image",
+    "rootfs": "rootfs",
+    "workspace": "workspace",
+    "workdir": "workdir",
+    "network": "network",
+    "timeout": "timeout_s",
+    "grace": "grace_s",
+    "user": "user",
+    "tty": "terminal",
+    "platform": "runtime.platform",
+    "runtime": "runtime.names",
+    "memory": "limits.memory_bytes",
+    "memory-swap": "limits.swap_bytes",
+    "cpus": "limits.cpus",
+    "pids-limit": "limits.pids",
+    "max-output": "capture.max_bytes",
+    "on-output-limit": "capture.on_limit",
+    "isolation": "isolation.level",
+    "seccomp": "isolation.seccomp",
+    "read-only": "isolation.read_only_root",
+}
+# Paths that may be given relative to the current directory, except for these words.
+RELATIVE: dict[str, tuple[str, ...]] = {"rootfs": ("host",), "seccomp": ("default", "none")}
+
+# Option: what it would need. Said plainly, and nothing is started.
+LATER: dict[str, str] = {
+    "detach": "background runs",
+    "pool": "warm pools",
+    "transcript": "terminals and their transcripts",
+    "die-with-parent": "ties to the parent's life",
+    "posture": "posture reports",
+}
+
+TEXT = """\
+usage: ocisbx run [OPTIONS] [--] COMMAND [ARG...]
+
+Run COMMAND in a fresh container, destroyed at the end. It may write the current directory only.
+
+  --preset NAME                    coding-agent (default), balanced, locked-down, yolo
+  --config FILE                    a sandbox as TOML; options override it (ocisbx-config(5))
+  --runtime NAME|/PATH             auto, strongest, crun, runc, youki; again: a fallback
+  --rootfs host|DIR                the system's programs (default), or an unpacked root
+  --workspace DIR[:ro]|none        instead of the current directory
+  -v, --volume SRC[:DST][:ro]      show more of the host; --mount type=bind,src=,dst=[,ro]
+  --tmpfs DST[:size=N]             fresh memory; -w, --workdir DIR: where to start
+  -e, --env K[=V]                  K alone: your value; --env-file FILE
+  --network none|host              default none; balanced and yolo have host
+  -m, --memory SIZE                --memory-swap SIZE, --cpus N, --pids-limit N
+  --ulimit NAME=SOFT[:HARD]        getrlimit(2)
+  --timeout SECONDS                then TERM, and KILL after --grace SECONDS (2)
+  --max-output BYTES               of each stream (64M); --on-output-limit truncate|kill
+  -i, --interactive                forward stdin, else it is empty; -t: a terminal
+  --isolation LEVEL                privileged, baseline, restricted; --read-only root
+  --cap-add, --cap-drop NAME       --seccomp default|none|FILE; -u, --user UID[:GID]
+  --allow-degraded NAME|all        go on where this host cannot enforce it
+  --backend NAME, --image REF      auto or oci here; --platform NAME: for runsc
+  --keep-bundle DIR                keep what was run; --name NAME; --no-audit
+  --dry-run                        print config.json, run nothing; --host FILE: for that host
+  --json                           print one RunResult object, and nothing else
+  not in this version              -d, --pool PATH, --transcript FILE, --die-with-parent, --posture
+
+examples:
+  ocisbx run -- make test
+  ocisbx run --network host -v /opt/go:ro -e GOFLAGS -- go build ./...
+  ocisbx run --timeout 10 --json -- python3 -c 'print(1)'
+"""
+
+RUN = Syntax("ocisbx run [OPTIONS] [--] COMMAND [ARG...]", TEXT, (*CONTAINER, *CALL), command=True)
