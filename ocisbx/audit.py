@@ -22,9 +22,11 @@ KEPT_FILES = 4
 ARGUMENT_LIMIT = 512
 REDACTED = "[redacted]"
 
+# No more of an argument is looked at: the patterns take quadratic time on hostile text.
+LOOK_AT = 2 * ARGUMENT_LIMIT
 # NAME=value and --name=value, for names that say that the value is a secret ...
 SECRET_NAME = re.compile(
-    r"(?i)(?P<name>[-\w.]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|"
+    r"(?i)(?<![-\w.])(?P<name>[-\w.]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|"
     r"credential|auth|private[-_]?key)[-\w.]*\s*[=:]\s*)(?P<value>\S.*)"
 )
 # ... and --name value in two arguments; `-u user:password`; a password in a URL.
@@ -49,11 +51,13 @@ def redact(argv: tuple[str, ...] | list[str]) -> list[str]:
             shown.append(REDACTED)
             hide_next = False
             continue
-        hide_next = SECRET_OPTION.match(argument) is not None
-        text = SECRET_NAME.sub(rf"\g<name>{REDACTED}", argument)
+        seen = argument[:LOOK_AT]
+        hide_next = SECRET_OPTION.match(seen) is not None
+        text = SECRET_NAME.sub(rf"\g<name>{REDACTED}", seen)
         text = URL_PASSWORD.sub(rf"\g<scheme>{REDACTED}@", text)
         text = TOKEN.sub(REDACTED, text)
-        shown.append(text if len(text) <= ARGUMENT_LIMIT else text[:ARGUMENT_LIMIT] + "...")
+        cut = len(argument) > LOOK_AT or len(text) > ARGUMENT_LIMIT
+        shown.append(text[:ARGUMENT_LIMIT] + "..." if cut else text)
     return shown
 
 

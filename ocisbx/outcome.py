@@ -107,7 +107,7 @@ def classify(evidence: Evidence) -> Verdict | Failure:
         return _start_failure(report)
     if isinstance(report, End):
         return _end(report, evidence)
-    if evidence.reason is not None and evidence.ready:
+    if evidence.reason is not None:
         return Verdict(REASON_TERMINATIONS[evidence.reason])
     if evidence.oom_killed:
         return Verdict(Termination.OOM_KILLED, signal=9)

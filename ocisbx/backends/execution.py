@@ -116,7 +116,12 @@ class OciExecution:
 
     def cancel(self) -> None:
         """End it: SIGTERM, the grace, SIGKILL; asked again, SIGKILL. From any thread."""
-        self._wish(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._plan.grace_s))
+        self._wish(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s))
+
+    @property
+    def _grace_s(self) -> float:
+        # Before the payload runs there is nobody to be graceful to.
+        return self._plan.grace_s if self._ready else 0.0
 
     def end_now(self, reason: Reason) -> None:
         """SIGKILL inside, at once; for the loop's own thread."""
@@ -258,6 +263,10 @@ class OciExecution:
             with contextlib.suppress(ProcessLookupError):
                 self._init = os.pidfd_open(pid)
         self._tell(Step.CREATED)
+        if self._ending.reason is not None:
+            # Cancelled meanwhile: an init that hears a hang-up ends without a payload.
+            self._hang_up()
+            return
         now = time.monotonic()
         limit_s = self._plan.timeout_s
         self._timeout_at = None if limit_s is None else now + limit_s

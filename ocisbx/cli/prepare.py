@@ -13,8 +13,9 @@ from ocisbx.backends.lower import compile_plan, lower
 from ocisbx.backends.oci import client_for, new_id
 from ocisbx.bundle.directory import BundleDirectory
 from ocisbx.capabilities import apply_capabilities
+from ocisbx.cli.notes import notes
 from ocisbx.cli.output import put_json, say
-from ocisbx.cli.run import config_path, notes
+from ocisbx.cli.run import config_path
 from ocisbx.cli.run_options import FIELDS, RELATIVE
 from ocisbx.config import SandboxConfig
 from ocisbx.container.resolve import merge_preset, resolve

@@ -15,7 +15,7 @@ from ocisbx.cli.run_options import CONTAINER, LATER, RUN
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.plan import fingerprint
 from ocisbx.plans import load_plan, plan_key, store_plan
-from ocisbx.result import EnforcementState, RunResult, Termination, describe_end
+from ocisbx.result import RunResult, Termination, describe_end
 from ocisbx.sandbox import run_plan
 from ocisbx.values import check_command, check_name, check_text, parse_env, parse_env_file, show
 
@@ -31,12 +31,6 @@ Options = dict[str, Any]
 EXIT_CANCELLED = 130
 STDIN, STDOUT, STDERR = 0, 1, 2
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-HELD: dict[EnforcementState, str] = {
-    EnforcementState.ENFORCED: "",
-    EnforcementState.PARTIAL: "only partly enforced",
-    EnforcementState.UNSUPPORTED: "not enforced",
-}
 
 # Ends that a person would otherwise have to guess from the exit code.
 TOLD = frozenset(
@@ -147,7 +141,9 @@ def find_plan(options: Mapping[str, Any]) -> Plan:
         if key:
             store_plan(key, plan)
         if "json" not in options:
-            for note in notes(plan):
+            from ocisbx.cli.notes import notes, unsaid  # noqa: PLC0415 -- with a new plan only
+
+            for note in unsaid(notes(plan)):
                 say(note)
     return plan
 
@@ -156,20 +152,6 @@ def config_path(options: Mapping[str, Any]) -> str | None:
     """--config, else OCISBX_CONFIG."""
     path: str | None = options.get("config", os.environ.get("OCISBX_CONFIG"))
     return path or None
-
-
-def notes(plan: Plan) -> list[str]:
-    """One line for each reason why something does not hold here, and each warning."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for name, entry in plan.enforcement.items():
-        held = HELD[entry.state]
-        if held and entry.requested not in (None, False):
-            reasons.setdefault((held, entry.how), []).append(name)
-    lines = [
-        f"ocisbx: note: {', '.join(names)} {held} here: {how}"
-        for (held, how), names in reasons.items()
-    ]
-    return lines + [f"ocisbx: note: {warning}" for warning in plan.warnings]
 
 
 def make_call(options: Mapping[str, Any], argv: tuple[str, ...], extra: dict[str, str]) -> Call:

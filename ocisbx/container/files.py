@@ -79,7 +79,8 @@ def _scratch(who: Identity) -> list[Tmpfs]:
     return [
         Tmpfs(target="/dev", size_bytes=DEV_BYTES, inodes=64, mode=0o755, no_exec=True),
         _tmpfs("/tmp", 1 * GIB),
-        _tmpfs(who.home, 1 * GIB, mode=0o700),
+        # Of another user's, uid 0 is the owner where a range is mapped: nobody else is in here.
+        _tmpfs(who.home, 1 * GIB, mode=0o700 if who.uid == 0 else 0o1777),
         _tmpfs("/dev/shm", 256 * MIB),
     ]
 

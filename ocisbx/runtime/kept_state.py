@@ -9,13 +9,13 @@ share.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ocisbx.places import ensure, find_places
+from ocisbx.plan import digest
 
 if TYPE_CHECKING:
     from ocisbx.plan import Template
@@ -50,4 +50,4 @@ def _profile_digest(template: Template) -> str:
     no rule's errnoRet: profiles that differ share nothing here."""
     text = template.fill(container_id="", root="", argv=("",), environment=[""])
     profile = json.loads(text)["linux"].get("seccomp")
-    return hashlib.sha256(json.dumps(profile).encode()).hexdigest()[:16]
+    return digest([json.dumps(profile).encode()])[:16]

@@ -1,0 +1,95 @@
+"""Templates: a value of the caller's is never taken for a slot, and always arrives as it is."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ocisbx.backends.lower import lower, make_template
+from ocisbx.config import SandboxConfig
+from ocisbx.container.resolve import resolve
+from ocisbx.plan import SLOTS, Guard, Plan, Template, fingerprint
+from tests.unit.hosts import make_host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = SandboxConfig(workspace="/srv/work", annotations={"io.example": "args env id root"})
+HOST = make_host()
+CONTAINER = resolve(CONFIG, HOST)
+PLAN = lower(CONFIG, CONTAINER, HOST)
+
+TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=40)
+SLOT_LIKE = st.sampled_from([*PLAN.template.parts, *SLOTS, '"', '\\"', ":args", "{}", "[]", "\\u0000"])
+WORDS = st.lists(TEXT | SLOT_LIKE, min_size=1, max_size=5)
+
+
+@given(argv=WORDS, environment=WORDS, root=TEXT)
+def test_values_arrive_as_they_are(argv: list[str], environment: list[str], root: str) -> None:
+    text = PLAN.template.fill(container_id="0123", root=root, argv=argv, environment=environment)
+    config = json.loads(text)
+    assert config["process"]["args"] == ["/.ocisbx/init", "--", *argv]
+    assert config["process"]["env"] == environment
+    assert config["root"]["path"] == root
+
+
+@given(argv=WORDS, environment=WORDS)
+def test_nothing_else_changes(argv: list[str], environment: list[str]) -> None:
+    plain = json.loads(PLAN.template.fill(container_id="a", root="r", argv=["x"], environment=["y"]))
+    other = json.loads(
+        PLAN.template.fill(container_id="a", root="r", argv=argv, environment=environment)
+    )
+    for document in (plain, other):
+        del document["process"]["args"], document["process"]["env"]
+    assert plain == other
+
+
+def test_every_template_has_its_own_marks() -> None:
+    """Nobody can guess a mark, so no value can be one; and none of them stays behind."""
+    one, other = make_template(CONTAINER), make_template(CONTAINER)
+    assert one == other
+    assert set(one.slots) <= set(SLOTS)
+    assert {"args", "env", "root"} <= set(one.slots)
+
+
+def test_slots_may_repeat() -> None:
+    template = Template(("<", "|", ">"), ("id", "id"))
+    assert template.fill(container_id="x", root="r", argv=["a"], environment=["e"]) == "<x|x>"
+
+
+def test_plans_survive_the_disk() -> None:
+    assert Plan.from_json(PLAN.to_json()) == PLAN
+
+
+@given(st.text(max_size=50))
+def test_a_damaged_plan_is_none(text: str) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        Plan.from_json(text)
+
+
+def test_the_environment_of_the_call() -> None:
+    lines = PLAN.payload_environment({"LANG": "C", "SECRET": "x", "LD_PRELOAD": "y"})
+    names = [line.split("=")[0] for line in lines]
+    assert "LANG" in names
+    assert not {"SECRET", "LD_PRELOAD"} & set(names)
+    assert len(names) == len(set(names))
+
+
+def test_guards_see_changes(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    missing = Guard(str(path), True, fingerprint(str(path), exact=True))
+    assert missing.holds()
+    path.write_text("one")
+    assert not missing.holds()
+    exact = Guard(str(path), True, fingerprint(str(path), exact=True))
+    identity = Guard(str(path), False, fingerprint(str(path), exact=False))
+    path.write_text("longer")
+    assert not exact.holds()
+    assert identity.holds()
+    path.unlink()
+    path.mkdir()
+    assert not identity.holds()
