@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -20,6 +19,7 @@ from ocisbx.probe.processes import command_line, processes
 from ocisbx.probe.runtimes import find_runtimes
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from collections.abc import Callable, Iterator
 
     from ocisbx.host import RuntimeBinary

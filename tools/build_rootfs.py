@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         recipe = Recipe.load(options.recipes, options.name)
         target = options.output or options.recipes / recipe.name / "root"
         lock = options.recipes / recipe.name / "lock.toml"
-        _build(recipe, Path(os.path.abspath(target)), lock, update_lock=options.update_lock)  # noqa: PTH100  (a symlink's own place)
+        _build(recipe, Path(os.path.abspath(target)), lock, update_lock=options.update_lock)
     except BuildError as error:
         return _report(error)
     except OSError as error:

@@ -127,7 +127,7 @@ class FileSink:
         # What cannot be removed now (gone already, a dying disk) falls to gc with its directory;
         # raising would hide the error that led here.
         with contextlib.suppress(OSError):
-            os.unlink(self.path)  # noqa: PTH108 - pathlib costs the fast path an import
+            os.unlink(self.path)
 
 
 def file_error(what: str, error: OSError) -> OcisbxError:

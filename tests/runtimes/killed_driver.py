@@ -1,4 +1,4 @@
-"""A driver that dies of SIGKILL at one point of a call, over and over; run by test_killed_driver.py.
+"""A driver that dies of SIGKILL at one point of a call, again and again: test_killed_driver.py.
 
 `killed_driver.py RUNTIME WORKSPACE MARK` compiles one plan and forks a driver for each death. It is
 the subreaper of all that they leave, so that nothing can hide; after each round a fresh process
@@ -102,17 +102,14 @@ def report(name: str, kill: Callable[[], int]) -> None:
     collected = subprocess.run(
         [sys.executable, "-c", COLLECT], capture_output=True, text=True, check=False
     )
-    print(
-        json.dumps(
-            {
-                "round": name,
-                "deaths": dead,
-                "collected": collected.stdout.strip() or collected.stderr,
-                "left": left_over(),
-            }
-        ),
-        flush=True,
-    )
+    document = {
+        "round": name,
+        "deaths": dead,
+        "collected": collected.stdout.strip() or collected.stderr,
+        "left": left_over(),
+    }
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
 
 
 def main(runtime: str, workspace: str, mark: str) -> None:

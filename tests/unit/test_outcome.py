@@ -1,4 +1,4 @@
-"""classify() over every combination of evidence: whose failure it was, and what the payload's end."""
+"""classify() over every combination of evidence: whose failure, and what was the payload's end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RUNTIME_WORDS = ("", "executable file not found in $PATH", "out of memory", "no 
 @pytest.mark.parametrize("end", [*EXITED, *SIGNALED], ids=repr)
 @pytest.mark.parametrize("reason", [None, *Reason])
 def test_a_payloads_own_end_stands(end: End, reason: Reason | None) -> None:
-    """Also when the driver wanted to end it, unless its signal got there while the payload lived."""
+    """Also when the driver wanted to end it, unless its signal reached the payload in its life."""
     expected = (
         Verdict(T.SIGNALED, signal=end.signal)
         if end.signal is not None
@@ -114,10 +114,17 @@ def test_without_a_report_it_is_the_runtimes_failure(status: int | None, words: 
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_without_a_report_a_reason_stands_once_the_payload_ran(reason: Reason) -> None:
-    evidence = Evidence(ready=True, reason=reason, runtime_status=-9)
+@pytest.mark.parametrize("ready", [False, True])
+def test_without_a_report_a_reason_of_the_drivers_stands(reason: Reason, ready: object) -> None:
+    evidence = Evidence(ready=bool(ready), reason=reason, runtime_status=-9)
     assert classify(evidence) == Verdict(REASON_TERMINATIONS[reason])
-    assert isinstance(classify(Evidence(reason=reason, runtime_status=-9)), Failure)
+
+
+@pytest.mark.parametrize("status", RUNTIME_STATUSES)
+def test_a_container_killed_while_its_payload_ran(status: int | None) -> None:
+    """The kernel ends all of a container with its init: SIGKILL, whatever the runtime returns."""
+    evidence = Evidence(ready=True, started=True, runtime_status=status)
+    assert classify(evidence) == Verdict(T.SIGNALED, signal=9)
 
 
 # A runtime that carries no report: its status is all there is (a shell's 128+N).

@@ -24,7 +24,8 @@ CONTAINER = resolve(CONFIG, HOST)
 PLAN = lower(CONFIG, CONTAINER, HOST)
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=40)
-SLOT_LIKE = st.sampled_from([*PLAN.template.parts, *SLOTS, '"', '\\"', ":args", "{}", "[]", "\\u0000"])
+LOOKS = (*SLOTS, '"', '\\"', ":args", "{}", "[]", "\\u0000")
+SLOT_LIKE = st.sampled_from([*PLAN.template.parts, *LOOKS])
 WORDS = st.lists(TEXT | SLOT_LIKE, min_size=1, max_size=5)
 
 
@@ -39,7 +40,9 @@ def test_values_arrive_as_they_are(argv: list[str], environment: list[str], root
 
 @given(argv=WORDS, environment=WORDS)
 def test_nothing_else_changes(argv: list[str], environment: list[str]) -> None:
-    plain = json.loads(PLAN.template.fill(container_id="a", root="r", argv=["x"], environment=["y"]))
+    plain = json.loads(
+        PLAN.template.fill(container_id="a", root="r", argv=["x"], environment=["y"])
+    )
     other = json.loads(
         PLAN.template.fill(container_id="a", root="r", argv=argv, environment=environment)
     )
@@ -81,12 +84,12 @@ def test_the_environment_of_the_call() -> None:
 
 def test_guards_see_changes(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    missing = Guard(str(path), True, fingerprint(str(path), exact=True))
+    missing = Guard(str(path), exact=True, seen=fingerprint(str(path), exact=True))
     assert missing.holds()
     path.write_text("one")
     assert not missing.holds()
-    exact = Guard(str(path), True, fingerprint(str(path), exact=True))
-    identity = Guard(str(path), False, fingerprint(str(path), exact=False))
+    exact = Guard(str(path), exact=True, seen=fingerprint(str(path), exact=True))
+    identity = Guard(str(path), exact=False, seen=fingerprint(str(path), exact=False))
     path.write_text("longer")
     assert not exact.holds()
     assert identity.holds()

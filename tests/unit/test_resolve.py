@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ocisbx.config import SandboxConfig
 from ocisbx.container.identity import choose_identity
+from ocisbx.container.layout import Layout
 from ocisbx.container.limits import CGROUP_REASONS, choose_rlimits
 from ocisbx.container.model import Bind, Node, Tmpfs
 from ocisbx.container.paths import (
@@ -20,7 +21,6 @@ from ocisbx.container.paths import (
     clean,
     is_below,
 )
-from ocisbx.container.layout import Layout
 from ocisbx.container.resolve import resolve
 from ocisbx.container.select import select_runtime
 from ocisbx.errors import ConfigError, RuntimeMissing, Unsupported
@@ -237,7 +237,9 @@ def test_no_selection(names: tuple[str, ...]) -> None:
     assert raised.value.remedy
 
 
-VERSIONS = {"1.1.5+ds1": (1, 1, 5), "1.5.2-rc.1+x": (1, 5, 2), "v1.2": (1, 2), "1": (1,), "x": (), "": ()}
+VERSIONS = {
+    "1.1.5+ds1": (1, 1, 5), "1.5.2-rc.1+x": (1, 5, 2), "v1.2": (1, 2), "1": (1,), "x": (), "": (),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "numbers"), VERSIONS.items())

@@ -1,0 +1,90 @@
+"""asyncio: many at once, cancellation at any time, a loop that stays responsive."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ocisbx
+from ocisbx.errors import ConfigError, RuntimeMissing
+from tests.box import running
+
+if TYPE_CHECKING:
+    from tests.box import Box
+
+pytestmark = pytest.mark.runtime
+
+
+def test_many_at_once(box: Box) -> None:
+    async def main() -> list[ocisbx.RunResult]:
+        sandbox = box.sandbox()
+        return list(await asyncio.gather(*(sandbox.arun(["echo", str(n)]) for n in range(12))))
+
+    results = asyncio.run(main())
+    assert [result.stdout for result in results] == [f"{n}\n".encode() for n in range(12)]
+
+
+def test_the_loop_goes_on(box: Box) -> None:
+    async def main() -> tuple[float, int]:
+        gaps: list[float] = []
+        task = asyncio.create_task(box.sandbox().arun(["sleep", "0.5"]))
+        while not task.done():
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            gaps.append(time.monotonic() - before)
+        await task
+        return sorted(gaps)[len(gaps) // 2], len(gaps)
+
+    median_s, turns = asyncio.run(main())
+    assert median_s < 0.1
+    assert turns > 10
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1, 5, 20, 60])
+def test_cancellation_at_any_time(box: Box, delay_ms: int) -> None:
+    mark = f"86{uuid.uuid4().int % 10**9}"
+
+    async def main() -> None:
+        task = asyncio.create_task(box.sandbox(grace_s=0.2).arun(["sleep", mark]))
+        await asyncio.sleep(delay_ms / 1000)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert running(mark) == []
+
+
+def test_a_timeout_of_asyncio(box: Box) -> None:
+    mark = f"86{uuid.uuid4().int % 10**9}"
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.4):
+                await box.sandbox().arun(["sleep", mark])
+
+    asyncio.run(main())
+    assert running(mark) == []
+
+
+def test_errors_come_out(box: Box) -> None:
+    async def main() -> None:
+        with pytest.raises(ConfigError):
+            await ocisbx.arun(["true"], workspace="/etc")
+        with pytest.raises(RuntimeMissing):
+            await ocisbx.arun(["true"], runtime={"names": ["/no/runtime"]}, workspace="none")
+
+    asyncio.run(main())
+
+
+def test_the_async_twin(box: Box) -> None:
+    async def main() -> int | None:
+        names = [box.runtime.path]
+        async with ocisbx.AsyncSandbox(runtime={"names": names}, workspace="none") as sandbox:
+            return (await sandbox.run(["sh", "-c", "exit 7"])).exit_code
+
+    assert asyncio.run(main()) == 7
