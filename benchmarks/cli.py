@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.baseline import Spawner, bare_runtime
-from benchmarks.common import ROOT, host_facts, keep, parse_arguments, summarize, version_of
+from benchmarks.common import ROOT, host_facts, keep, parse_arguments, shown, summarize, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,10 +90,10 @@ def measure_run(
             "cached": lambda: plain.time(argv, around),
             "uncached": uncached,
         }
-        samples = interleave(contenders, rounds, {"runtime": runtime})
+        samples = interleave(contenders, rounds, {"runtime": shown(runtime)})
     floor_s = statistics.median(column(samples, "bare"))
     row = {
-        "runtime": runtime,
+        "runtime": shown(runtime),
         "version": version_of(runtime),
         "contenders": {name: summarize(column(samples, name)) for name in contenders},
         "over_bare_ms": {

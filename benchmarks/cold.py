@@ -32,6 +32,7 @@ from benchmarks.common import (
     keep,
     parse_arguments,
     ratio_of_medians,
+    shown,
     summarize,
     version_of,
 )
@@ -89,7 +90,7 @@ def measure(runtime: str, rounds: int) -> tuple[dict[str, Any], list[dict[str, A
             for name in order.sample(sorted(found), len(found)):
                 sample = found[name]()
                 if number >= 0:
-                    facts = {"runtime": runtime, "round": number, "contender": name}
+                    facts = {"runtime": shown(runtime), "round": number, "contender": name}
                     samples.append(facts | {key: round(s, 7) for key, s in sample.items()})
 
     def column(contender: str, key: str = "wall_s") -> list[float]:
@@ -98,7 +99,7 @@ def measure(runtime: str, rounds: int) -> tuple[dict[str, Any], list[dict[str, A
     own, cpu = column("ocisbx", "own_s"), column("ocisbx", "driver_cpu_s")
     beyond = [ours - bare for ours, bare in zip(column("ocisbx"), column("bare"), strict=True)]
     row = {
-        "runtime": runtime,
+        "runtime": shown(runtime),
         "version": version_of(runtime),
         "contenders": {name: summarize(column(name)) for name in found},
         "ocisbx_over_bare": ratio_of_medians(column("ocisbx"), column("bare")),

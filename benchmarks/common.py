@@ -61,6 +61,11 @@ def parse_arguments(description: str | None, **defaults: int) -> argparse.Namesp
     return options
 
 
+def shown(path: str) -> str:
+    """A path for a result: from the top of the tree, where it lies in the tree."""
+    return os.path.relpath(path, ROOT) if path.startswith(f"{ROOT}/") else path
+
+
 def version_of(program: str) -> str:
     """The first line of `PROGRAM --version`."""
     ran = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)

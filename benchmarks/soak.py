@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.baseline import bare_runtime
-from benchmarks.common import host_facts, keep, parse_arguments, summarize, version_of
+from benchmarks.common import host_facts, keep, parse_arguments, shown, summarize, version_of
 from ocisbx import run
 from ocisbx.places import find_places
 
@@ -88,7 +88,7 @@ def soak(runtime: str, calls: int) -> dict[str, Any]:
                 seen.append({"calls": number, **state()})
     grown = {name: value - seen[0][name] for name, value in seen[-1].items() if name != "calls"}
     return {
-        "runtime": runtime,
+        "runtime": shown(runtime),
         "version": version_of(runtime),
         "first": _window(ours[:WINDOW], bare[:WINDOW]),
         "last": _window(ours[-WINDOW:], bare[-WINDOW:]),

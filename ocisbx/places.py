@@ -32,6 +32,11 @@ class Places(NamedTuple):
         return f"{self.runtime}/bundles"
 
     @property
+    def kept(self) -> str:
+        """What runtimes share between containers; removed by `gc` when there are none."""
+        return f"{self.runtime}/kept"
+
+    @property
     def plans(self) -> str:
         return f"{self.cache}/plans"
 

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Clock, Step
-from ocisbx.backends.endings import Escalation, Ways
+from ocisbx.backends.endings import SETTLE_S, Escalation, Ways
 from ocisbx.init import protocol
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
 from ocisbx.result import ResourceUsage
@@ -202,6 +202,9 @@ class OciExecution:
             self._timeout_at = None
             self._on_timeout(now)
         self._ending.advance(now)
+        if self._child.status is not None and not self._ready:
+            # What a dead runtime left half made holds the socket, and will never be ready.
+            self._cleanup_at = self._cleanup_at or now + SETTLE_S
         if self._cleanup_at is not None and now >= self._cleanup_at:
             self._cleanup_at = None
             self._give_up()

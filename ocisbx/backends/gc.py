@@ -21,6 +21,7 @@ from ocisbx.places import find_places
 from ocisbx.probe.processes import command_line, processes
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
+from ocisbx.runtime.kept_state import forget_kept_state
 
 # A bundle without a record is one that is being made, unless it is older than any start takes.
 UNOWNED_S = 60.0
@@ -72,6 +73,7 @@ def collect() -> list[Leftover]:
         remove(found)
         removed.append(found)
     _forget_names()
+    forget_kept_state()
     return removed
 
 

@@ -9,6 +9,7 @@ share.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 from functools import lru_cache
@@ -18,6 +19,8 @@ from ocisbx.places import ensure, find_places
 from ocisbx.plan import digest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ocisbx.plan import Template
     from ocisbx.quirks import Quirks
 
@@ -27,21 +30,50 @@ PLANS_REMEMBERED = 64
 def kept_state(quirks: Quirks, template: Template) -> dict[str, str]:
     """{name in the state directory: the directory that it is a link to}, made where missing.
 
-    They lie beside the bundles: crun makes hard links from its cache into a container's state.
+    The bundle that will have the links must be there already. They lie beside the bundles: crun
+    makes hard links from its cache into a container's state.
 
     Raises:
         OcisbxError, OSError: they cannot be made.
     """
     if not quirks.kept_state:
         return {}
-    parent = ensure(f"{find_places().runtime}/{quirks.name}-{_profile_digest(template)}")
+    places = find_places()
     links = {}
-    for name, mode in quirks.kept_state:
-        path = links[name] = f"{parent}/{name}"
-        if not os.path.isdir(path):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path, mode)
+    with _lock(places.bundles, fcntl.LOCK_SH):
+        parent = ensure(f"{ensure(places.kept)}/{quirks.name}-{_profile_digest(template)}")
+        for name, mode in quirks.kept_state:
+            path = links[name] = f"{parent}/{name}"
+            if not os.path.isdir(path):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(path, mode)
     return links
+
+
+def forget_kept_state() -> None:
+    """Remove it all, unless there is a bundle: whoever starts now makes it again.
+
+    A start has its bundle before it asks for kept state, and asks under the lock; so either its
+    bundle is seen here, or it waits until this is done.
+    """
+    places = find_places()
+    if not os.path.isdir(places.kept):
+        return
+    with _lock(places.bundles, fcntl.LOCK_EX):
+        if not os.listdir(places.bundles):
+            import shutil  # noqa: PLC0415 -- 2 ms of every start, for what is rare
+
+            shutil.rmtree(places.kept, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _lock(directory: str, kind: int) -> Iterator[None]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, kind)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @lru_cache(PLANS_REMEMBERED)

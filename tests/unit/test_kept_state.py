@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ocisbx.bundle.directory import BundleDirectory
+from ocisbx.places import ensure, find_places
 from ocisbx.plan import Template
 from ocisbx.quirks import find_quirks
-from ocisbx.runtime.kept_state import kept_state
+from ocisbx.runtime.kept_state import forget_kept_state, kept_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    ensure(find_places().runtime)
+    ensure(find_places().bundles)
 
 
 def template(profile: dict[str, Any] | None, hostname: str = "a") -> Template:
@@ -47,11 +50,15 @@ def test_only_the_profile_counts() -> None:
     assert kept_state(crun, template(other)) != kept
 
 
-def test_a_bundle_goes_and_what_it_links_to_stays(tmp_path: Path) -> None:
+def test_what_a_bundle_links_to_stays_until_there_is_no_bundle() -> None:
     links = kept_state(find_quirks("crun", "1.28"), template(None))
-    bundle = BundleDirectory(str(tmp_path / "ocisbx" / "bundles" / "one"))
+    bundle = BundleDirectory(f"{find_places().bundles}/one")
     bundle.create(0o700)
     bundle.link(links)
+    forget_kept_state()
+    assert all(os.path.isdir(path) for path in links.values())
     bundle.remove()
     assert not os.path.lexists(bundle.path)
     assert all(os.path.isdir(path) for path in links.values())
+    forget_kept_state()
+    assert not os.path.lexists(find_places().kept)
