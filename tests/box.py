@@ -19,8 +19,8 @@ from ocisbx.probe.processes import command_line, processes
 from ocisbx.probe.runtimes import find_runtimes
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from ocisbx.host import RuntimeBinary
 

@@ -71,7 +71,7 @@ def test_a_descendant_that_holds_the_pipe_is_not_waited_for() -> None:
 
 def test_a_program_that_hangs() -> None:
     started = time.monotonic()
-    with pytest.raises(CommandTimeout, match="0.3 s"):
+    with pytest.raises(CommandTimeout, match=r"0\.3 s"):
         shell("exec sleep 60", timeout_s=0.3)
     assert time.monotonic() - started < 10
 
@@ -93,7 +93,7 @@ def test_nothing_stays_open() -> None:
 
 
 def test_standard_descriptors_that_are_closed() -> None:
-    """A caller without 0, 1 and 2: our pipes get these numbers, and still arrive in their places."""
+    """A caller without 0, 1 and 2: our pipes get these numbers, and arrive in their places."""
     saved = [os.dup(number) for number in (0, 1, 2)]
     try:
         for number in (0, 1, 2):

@@ -1,0 +1,337 @@
+"""What can go wrong around a call, provoked for real: one clear error, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+import ocisbx
+from ocisbx.backends.base import Call, Step
+from ocisbx.errors import BundleError, OcisbxError, RuntimeFailed, RuntimeMissing
+from ocisbx.probe.processes import command_line
+from ocisbx.result import Termination as T
+from ocisbx.sandbox import run_plan
+from tests.box import PATIENCE_S, eventually, running
+
+if TYPE_CHECKING:
+    from ocisbx.plan import Plan
+    from tests.box import Box
+
+pytestmark = pytest.mark.runtime
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+NOT_RUNTIMES = {
+    "missing": ("", "does not exist"),
+    "says nothing": ("exit 0", "is not a runtime"),
+    "fails": ("echo runc version 1.0; exit 1", "is not a runtime"),
+    "another program": ("echo GNU bash, version 5", "is not a runtime"),
+    "hangs": ("exec sleep 600", "does not answer --version"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), NOT_RUNTIMES.values(), ids=NOT_RUNTIMES.keys())
+def test_no_runtime(box: Box, text: str, words: str) -> None:
+    path = box.base / "runc"
+    if text:
+        script(path, text)
+    with pytest.raises(RuntimeMissing, match=words) as raised:
+        box.run(["true"], runtime={"names": [str(path)]})
+    assert raised.value.remedy
+    assert raised.value.exit_code == 125
+
+
+VERSION = 'for w; do [ "$w" = --version ] && echo "runc version 1.1.5" && exit 0; done\n'
+
+
+def pretend(box: Box, text: str) -> str:
+    """A runtime by its version, and then this."""
+    return script(box.base / "runc", VERSION + text)
+
+
+def test_a_runtime_that_hangs(box: Box) -> None:
+    path = pretend(box, "exec sleep 600")
+    started = time.monotonic()
+    with pytest.raises(RuntimeFailed, match="could not start the container") as raised:
+        box.sandbox(runtime={"names": [path]}, start_timeout_s=1).run(["true"])
+    assert 1 <= time.monotonic() - started < PATIENCE_S
+    assert "after 1 s" in raised.value.why
+
+
+ENDS = {
+    "fails": ("exit 1", "it ended with 1"),
+    "says why": ("echo cannot do that >&2; exit 1", "cannot do that"),
+    "succeeds with nothing": ("exit 0", "it ended with 0"),
+    "returns a payload's code": ("exit 137", "it ended with 137"),
+    "kills itself": ("kill -9 $$", "it was killed by signal 9"),
+    "says a megabyte": ("yes | head -c 1000000 >&2; echo the end >&2; exit 1", "the end"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), ENDS.values(), ids=ENDS.keys())
+def test_a_runtime_that_ends_without_a_container(box: Box, text: str, words: str) -> None:
+    with pytest.raises(RuntimeFailed) as raised:
+        box.run(["true"], runtime={"names": [pretend(box, text)]})
+    assert words in raised.value.why
+    assert raised.value.exit_code == 125
+
+
+def test_a_runtime_that_is_gone_after_the_plan_was_made(box: Box) -> None:
+    path = pretend(box, "exit 1")
+    plan = box.sandbox(runtime={"names": [path]}).resolve()
+    os.unlink(path)
+    with pytest.raises(RuntimeMissing, match="cannot be started"):
+        run_plan(plan, Call(("true",), os.environ))
+
+
+def end_of(plan: Plan, call: Call) -> str:
+    """The termination, or `failed` where it was the runtime's failure, with a reason."""
+    try:
+        return run_plan(plan, call).termination
+    except RuntimeFailed as error:
+        return "failed" if error.why and error.exit_code == 125 else f"unclear: {error!r}"
+
+
+@pytest.mark.parametrize("step", [Step.RUNTIME_STARTED, Step.CREATED, Step.RUNNING])
+def test_a_runtime_that_dies_half_way(box: Box, step: Step) -> None:
+    """SIGKILL from outside: the container is ended too, and the result is no payload's."""
+    mark = f"86{uuid.uuid4().int % 10**9}"
+
+    def kill_runtime(reached: Step) -> None:
+        if reached is step:
+            for child in psutil.Process().children():
+                child.kill()
+
+    call = Call(("sh", "-c", f"sleep {mark} & sleep {mark}"), os.environ, on_step=kill_runtime)
+    started = time.monotonic()
+    # Where the container outlives its runtime, the payload goes on to its own end.
+    end = end_of(box.sandbox(timeout_s=1, grace_s=0).resolve(), call)
+    assert end in {T.TIMED_OUT, T.SIGNALED, "failed"}
+    assert end != "failed" or step is Step.RUNTIME_STARTED
+    assert time.monotonic() - started < PATIENCE_S
+    assert eventually(lambda: running(mark) == [])
+
+
+@pytest.mark.parametrize("delay_ms", [0, 3, 6, 10, 15, 25, 40])
+def test_a_runtime_that_dies_at_some_moment(box: Box, delay_ms: int) -> None:
+    mark = f"86{uuid.uuid4().int % 10**9}"
+    timers: list[threading.Timer] = []
+
+    def kill_runtime() -> None:
+        for child in psutil.Process().children():
+            child.kill()
+
+    def on_step(reached: Step) -> None:
+        if reached is Step.RUNTIME_STARTED:
+            timers.append(threading.Timer(delay_ms / 1000, kill_runtime))
+            timers[0].start()
+
+    plan = box.sandbox(timeout_s=0.5, grace_s=0).resolve()
+    started = time.monotonic()
+    end = end_of(plan, Call(("sleep", mark), os.environ, on_step=on_step))
+    assert end in {T.TIMED_OUT, T.SIGNALED, "failed"}
+    timers[0].join()
+    assert time.monotonic() - started < PATIENCE_S / 2
+    assert eventually(lambda: running(mark) == [])
+
+
+def test_an_init_that_is_killed_from_outside(box: Box) -> None:
+    """The kernel kills the payload with it, and that is what is told."""
+    mark = f"86{uuid.uuid4().int % 10**9}"
+    with box.sandbox().start(["sh", "-c", f"echo ready; sleep {mark}"]) as execution:
+        assert eventually(lambda: execution.logs() == b"ready\n")
+        (init,) = [pid for pid in running(mark) if command_line(pid)[0].endswith(b"/init")]
+        os.kill(init, signal.SIGKILL)
+        result = execution.wait()
+    assert result is not None
+    assert (result.termination, result.signal) == (T.SIGNALED, 9)
+
+
+class Raised(Exception):
+    """What a callback of the caller's raises."""
+
+
+@pytest.mark.parametrize("kind", [Raised, KeyboardInterrupt, SystemExit, OcisbxError])
+@pytest.mark.parametrize("stream", ["on_stdout", "on_stderr"])
+def test_an_exception_of_a_callback(box: Box, kind: type[BaseException], stream: str) -> None:
+    mark = f"86{uuid.uuid4().int % 10**9}"
+
+    def callback(_: bytes) -> None:
+        raise kind("from the callback")
+
+    with pytest.raises(kind, match="from the callback"):
+        box.sh(f"echo x; echo x >&2; sleep {mark}", **{stream: callback})
+    assert running(mark) == []
+
+
+@pytest.mark.parametrize("step", list(Step))
+def test_an_exception_of_an_observer(box: Box, step: Step) -> None:
+    def on_step(reached: Step) -> None:
+        if reached is step:
+            raise Raised(step)
+
+    plan = box.sandbox().resolve()
+    with pytest.raises(Raised):
+        run_plan(plan, Call(("sh", "-c", "sleep 0.1"), os.environ, on_step=on_step))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_driver(box: Box, number: signal.Signals) -> None:
+    """SIGINT is KeyboardInterrupt; a handler that raises does the same for SIGTERM."""
+    mark = f"86{uuid.uuid4().int % 10**9}"
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def send() -> None:
+        if eventually(lambda: running(mark)):
+            os.kill(os.getpid(), number)
+
+    before = signal.signal(number, interrupt)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            box.run(["sleep", mark])
+    finally:
+        sender.join()
+        signal.signal(number, before)
+    assert running(mark) == []
+
+
+def test_a_descriptor_that_is_not_open(box: Box) -> None:
+    with pytest.raises((OcisbxError, OSError)):
+        box.run(["cat"], input=9999)
+
+
+# ------------------------------------------------------------------------ directories and disks
+def test_no_runtime_directory(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Absent, relative, read-only, somebody else's: /tmp/ocisbx-UID is used."""
+    readonly = box.base / "readonly"
+    readonly.mkdir(mode=0o500)
+    for value in (None, "", "relative", str(box.base / "missing"), str(readonly), "/usr", "/root"):
+        if value is None:
+            monkeypatch.delenv("XDG_RUNTIME_DIR")
+        else:
+            monkeypatch.setenv("XDG_RUNTIME_DIR", value)
+        result = box.run(["true"])
+        assert result.exit_code == 0
+        assert not os.path.exists(f"/tmp/ocisbx-{os.getuid()}/bundles/{result.id}")
+
+
+def test_a_runtime_directory_that_others_may_write(box: Box) -> None:
+    foreign = box.run_directory / "ocisbx"
+    foreign.mkdir()
+    foreign.chmod(0o777)
+    with pytest.raises(OcisbxError, match="only you can write") as raised:
+        box.run(["true"])
+    assert raised.value.remedy
+    foreign.rmdir()
+    foreign.symlink_to("/tmp")
+    with pytest.raises(OcisbxError, match="only you can write"):
+        box.run(["true"])
+    foreign.unlink()
+
+
+@pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "XDG_STATE_HOME"])
+@pytest.mark.parametrize("kind", ["read-only", "missing parent", "a file"])
+def test_caches_and_state_are_no_condition(
+    box: Box, variable: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = box.base / "place"
+    if kind == "a file":
+        place.touch()
+    if kind == "read-only":
+        place.mkdir(mode=0o500)
+    monkeypatch.setenv(variable, str(place / "deep" if kind == "missing parent" else place))
+    for _ in range(2):
+        assert box.text("echo works") == "works\n"
+
+
+IN_A_SMALL_DISK = """
+import os, sys
+import ocisbx
+runtime, workspace, size = sys.argv[1:]
+try:
+    result = ocisbx.run(["head", "-c", size, "/dev/zero"], runtime={"names": [runtime]},
+                        workspace=workspace)
+    print(result.termination.value, result.exit_code, result.stdout_bytes, result.stdout_truncated)
+except ocisbx.OcisbxError as error:
+    print(type(error).__name__, error.exit_code, str(error), error.remedy)
+run = os.environ["XDG_RUNTIME_DIR"]
+print(os.listdir(f"{run}/ocisbx/bundles") if os.path.isdir(f"{run}/ocisbx/bundles") else [])
+"""
+
+
+@pytest.mark.parametrize(("disk", "size"), [("16k", 10), ("256k", 10), ("1m", 4 << 20)])
+def test_a_full_disk(box: Box, disk: str, size: int) -> None:
+    """The directory of bundles and captures is a small tmpfs (in namespaces of the test's own)."""
+    if box.runtime.name == "runc" and "1.1" in box.runtime.version and disk == "256k":
+        disk = "512k"
+    enter = f'mount -t tmpfs -o size={disk} t {box.run_directory} && exec "$@"'
+    completed = subprocess.run(
+        [
+            *("unshare", "-Urm", "sh", "-c", enter, "sh", sys.executable, "-c", IN_A_SMALL_DISK),
+            *(box.runtime.path, str(box.workspace), str(size)),
+        ],
+        env={**os.environ, **box.environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    end, left = completed.stdout.splitlines() or ["", completed.stderr]
+    assert left == "[]", (end, completed.stderr)
+    name = end.split()[0]
+    if disk == "1m":
+        # Where there is no room for the output, the payload is not to blame, and the totals stand.
+        assert name in {"exited", *(error.__name__ for error in (BundleError, OcisbxError))}, end
+        if name == "exited":
+            assert end.split()[1:] == ["0", str(size), "True"], end
+    else:
+        assert name in {"exited", "BundleError", "OcisbxError", "RuntimeFailed"}, end
+
+
+# ------------------------------------------------------------------------------------- long runs
+def resident_bytes() -> int:
+    return int(psutil.Process().memory_info().rss)
+
+
+def test_soak(box: Box) -> None:
+    """300 calls: the fixture sees descriptors, threads and directories; memory is seen here."""
+    sandbox = box.sandbox()
+    for _ in range(50):
+        sandbox.run(["true"])
+    before = resident_bytes()
+    for number in range(250):
+        result = sandbox.run(["echo", str(number)])
+        assert result.stdout == f"{number}\n".encode()
+    assert resident_bytes() - before < 3 << 20
+
+
+def test_the_module_functions_keep_no_more_than_they_should(box: Box) -> None:
+    for number in range(40):
+        result = ocisbx.run(
+            ["true"],
+            env={"set": {"N": str(number)}},
+            runtime={"names": [box.runtime.path]},
+            workspace=str(box.workspace),
+        )
+        assert result.exit_code == 0
