@@ -27,6 +27,8 @@ class Quirks(NamedTuple):
     maps_any_id: bool = False
     # mounts[].uidMappings (runtime-spec 1.1.0) is honoured.
     idmapped_mounts: bool = False
+    # Builds the path of each mount point from the root's own: together they fit into PATH_MAX.
+    joins_root: bool = False
     # `features` exists.
     features: bool = False
     # Creates a cgroup of its own even where nothing is delegated, when it runs as root.
@@ -65,6 +67,7 @@ TABLE: tuple[Quirks, ...] = (
         name="runc",
         since=(1, 2),
         socket_args=("--preserve-fds", "1"),
+        joins_root=True,
         idmapped_mounts=True,
         features=True,
     ),
@@ -72,6 +75,7 @@ TABLE: tuple[Quirks, ...] = (
         name="runc",
         since=(0,),
         socket_args=("--preserve-fds", "1"),
+        joins_root=True,
         features=True,
     ),
     Quirks(

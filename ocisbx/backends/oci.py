@@ -15,19 +15,24 @@ from ocisbx.backends.stdio import PayloadStdio
 from ocisbx.bundle.directory import BundleDirectory
 from ocisbx.bundle.owner import Owner
 from ocisbx.cgroup.remove import remove_cgroup
-from ocisbx.errors import BundleError, OcisbxError
+from ocisbx.errors import BundleError, OcisbxError, Unsupported
 from ocisbx.outcome import Reason
 from ocisbx.places import find_places
 from ocisbx.probe.processes import boot_id, start_time
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
 from ocisbx.runtime.kept_state import kept_state
+from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ocisbx.backends.base import Call
     from ocisbx.plan import Plan
+
+
+# PATH_MAX (limits.h) without its NUL and the slash that runc puts between.
+PATH_LIMIT_BYTES = 4094
 
 
 class OciBackend:
@@ -54,10 +59,13 @@ class OciBackend:
             bundle.create(mode, owner_record(container_id, plan, call))
             stack.callback(_remove, bundle)
             bundle.link(kept_state(client.quirks, plan.template))
+            root = bundle.make_root(plan)
+            if client.quirks.joins_root:
+                _check_lengths(plan, f"{bundle.path}/{root}" if root[0] != "/" else root)
             bundle.configure(
                 plan.template.fill(
                     container_id=container_id,
-                    root=bundle.make_root(plan),
+                    root=root,
                     argv=call.argv,
                     environment=plan.payload_environment(call.environment, call.extra_environment),
                 )
@@ -113,6 +121,17 @@ def owner_record(container_id: str, plan: Plan, call: Call) -> Owner:
         cell=plan.cell,
         cgroup=plan.cgroup,
     )
+
+
+def _check_lengths(plan: Plan, root: str) -> None:
+    room = PATH_LIMIT_BYTES - len(root.encode())
+    for shown in plan.shown:
+        if len(shown.target.encode()) > room:
+            raise Unsupported(
+                f"{plan.runtime.name} cannot mount anything at a path of more than {room} bytes",
+                why=f"{show(shown.target)} has {len(shown.target.encode())}",
+                remedy="use crun, which can: --runtime crun; or give it at a shorter place with -v",
+            )
 
 
 def _delete(client: RuntimeClient, container_id: str, plan: Plan, call: Call) -> None:
