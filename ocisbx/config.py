@@ -229,8 +229,9 @@ class SandboxConfig(_Table):
     def _from(cls, source: str | PathLike[str], parse: documents.Parser) -> Self:
         if isinstance(source, str):
             return cls.build(parse(source))
+        text = documents.read_file(Path(source))
         try:
-            return cls.build(parse(documents.read_file(Path(source))))
+            return cls.build(parse(text))
         except ConfigError as error:
             what = f"{documents.show_path(source)}: {error.what}"
             raise ConfigError(what, why=error.why, remedy=error.remedy) from None

@@ -26,12 +26,16 @@ EXPECTED: dict[str, str] = {
     "tuple_type": "a list",
 }
 
+FIELDS_REMEDY = "`ocisbx schema sandbox` lists the fields, ocisbx-config(5) explains them"
+
 
 def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
     """One ConfigError for all problems; `remedy` holds those that the parsers gave."""
     details = error.errors(include_url=False)
     lines = [f"{_where(detail)}: {_problem(detail, model)}" for detail in details]
     remedies = [detail.get("ctx", {}).get("remedy", "") for detail in details]
+    if any(detail["type"] == "extra_forbidden" for detail in details):
+        remedies.append(FIELDS_REMEDY)
     remedy = "; ".join(dict.fromkeys(filter(None, remedies)))
     if len(lines) == 1:
         return ConfigError(lines[0], remedy=remedy)

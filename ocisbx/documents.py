@@ -26,6 +26,7 @@ Parser = Callable[[str], dict[str, Any]]
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 8
 MAX_INTEGER = 1 << 64
+READ_REMEDY = "give the path of a readable file in UTF-8"
 
 
 class FrozenDict(dict[K, V]):
@@ -68,7 +69,8 @@ def check_document(value: object, path: tuple[object, ...] = ()) -> None:
         try:
             check_text(value)
         except ConfigError as error:
-            raise ConfigError(f"{field_name(path)}: {error.what}", why=error.why) from None
+            what = f"{field_name(path)}: {error.what}"
+            raise ConfigError(what, why=error.why, remedy=error.remedy) from None
     elif isinstance(value, int) and abs(value) > MAX_INTEGER:
         raise ConfigError(f"{field_name(path)}: {show(value)} is beyond 64 bits")
     elif isinstance(value, Mapping):
@@ -126,9 +128,11 @@ def read_file(path: Path) -> str:
         return raw.decode()
     except OSError as error:
         what = f"{show(str(path))} cannot be read"
-        raise ConfigError(what, why=(error.strerror or str(error)).lower()) from None
+        why = (error.strerror or str(error)).lower()
+        raise ConfigError(what, why=why, remedy=READ_REMEDY) from None
     except ValueError as error:  # not UTF-8, or a NUL in the path
-        raise ConfigError(f"{show(str(path))} cannot be read", why=str(error)) from None
+        what = f"{show(str(path))} cannot be read"
+        raise ConfigError(what, why=str(error), remedy=READ_REMEDY) from None
 
 
 def show_path(path: PathLike[str]) -> str:

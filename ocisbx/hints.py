@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # Programs of a tool lie in one of these, and its libraries beside it.
 PROGRAM_DIRECTORIES = ("bin", "sbin", "shims", "condabin")
+SYSTEM_TREES = ("/usr/", "/bin/", "/sbin/", "/lib")
 SHEBANG_LIMIT_BYTES = 256
 
 
@@ -27,17 +28,18 @@ def explain(plan: Plan, argv: Sequence[str], termination: Termination) -> Hint:
     name = argv[0]
     path = _host_path(plan, name)
     if path is None:
-        return Hint(f"{name} is neither in the container nor on the host", "")
+        return Hint(f"{name} is neither in the container nor on the host", _spelling(name))
     if termination is Termination.NOT_EXECUTABLE:
         return _not_executable(path)
     if not visible(plan, path):
-        return _outside(path, bare="/" not in name)
+        return _not_in_the_root(plan, path, name) or _outside(path, bare="/" not in name)
     interpreter = _interpreter(path)
     if interpreter and not visible(plan, interpreter):
         return _interpreter_missing(path, interpreter)
     if "/" not in name:
         return Hint(f"{path} is not on the container's PATH", f"give it as {path}")
-    return Hint(f"{path} exists on the host; its loader or interpreter is not in the container", "")
+    why = f"{path} exists on the host; its loader or interpreter is not in the container"
+    return Hint(why, "`file` and `ldd` tell which it is; -v DIR:ro makes its directory visible")
 
 
 def visible(plan: Plan, path: str) -> bool:
@@ -48,6 +50,24 @@ def visible(plan: Plan, path: str) -> bool:
         for shown in plan.shown
         if shown.source == shown.target
     )
+
+
+def _not_in_the_root(plan: Plan, path: str, name: str) -> Hint | None:
+    """For a system program of the host under an unpacked root, which shows nothing of /usr."""
+    shows_usr = any(
+        shown.source == shown.target and f"{shown.source}/".startswith("/usr/")
+        for shown in plan.shown
+    )
+    if shows_usr or not path.startswith(SYSTEM_TREES):
+        return None
+    why = f"{name}, or its interpreter or loader, is not in the root that --rootfs names"
+    return Hint(why, "install it there, or use the host's programs: --rootfs host")
+
+
+def _spelling(name: str) -> str:
+    if any(mark in name for mark in " |&;<>$"):
+        return f"one text for a shell is written: sh -c {shlex.quote(name)}"
+    return "install it on the host, or check the spelling"
 
 
 def _host_path(plan: Plan, name: str) -> str | None:
@@ -70,7 +90,8 @@ def _outside(path: str, *, bare: bool) -> Hint:
 
 def _interpreter_missing(path: str, interpreter: str) -> Hint:
     if not os.path.exists(interpreter):
-        return Hint(f"{path}: its interpreter {interpreter} does not exist", "")
+        why = f"{path}: its interpreter {interpreter} does not exist"
+        return Hint(why, "correct the script's first line, or start it by its interpreter")
     outside = _outside(interpreter, bare=False)
     return Hint(f"{path}: its interpreter {outside.why}", outside.remedy)
 
@@ -89,7 +110,7 @@ def _interpreter(path: str) -> str:
 
 def _not_executable(path: str) -> Hint:
     if os.path.isdir(path):
-        return Hint(f"{path} is a directory", "")
+        return Hint(f"{path} is a directory", "name a program in it")
     if not os.access(path, os.X_OK):
         return Hint(f"{path} has no execute bit", f"chmod +x {shlex.quote(path)}")
     return Hint(

@@ -8,11 +8,15 @@ what is kept.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.errors import OcisbxError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # root's containers run as a mapped user that has to cross this directory to reach its bundle
 # (whose name cannot be guessed); nobody else has to see anything of ours.
@@ -108,13 +112,48 @@ def ensure(path: str) -> str:
             remedy="make its parent writable, or point XDG_RUNTIME_DIR, XDG_CACHE_HOME and "
             "XDG_STATE_HOME at directories that you own",
         ) from error
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o022:
+    if not _ours_alone(info):
         raise OcisbxError(
             f"{path} is not a directory that only you can write",
             why=f"owner {info.st_uid}, mode {stat.filemode(info.st_mode)}",
             remedy=f"remove it, or set XDG_RUNTIME_DIR to a directory of your own (not {path})",
         )
     return path
+
+
+def trusted(path: str) -> bool:
+    """Whether `path` is there and only we can put things into it: who reads in /tmp asks first.
+
+    Anybody may make /tmp/ocisbx-UID before us, and fill it with links to what is ours.
+    """
+    try:
+        return _ours_alone(os.lstat(path))
+    except OSError:
+        return False
+
+
+def _ours_alone(info: os.stat_result) -> bool:
+    ours = info.st_uid == os.geteuid() and not info.st_mode & 0o022
+    return stat.S_ISDIR(info.st_mode) and ours
+
+
+def bundle_names() -> list[str]:
+    """What lies among this user's bundles; nothing where the place is not ours to trust."""
+    places = find_places()
+    if not (trusted(places.runtime) and trusted(places.bundles)):
+        return []
+    return os.listdir(places.bundles)
+
+
+@contextlib.contextmanager
+def locked(directory: str, kind: int) -> Iterator[None]:
+    """Hold the lock of a directory of ours: fcntl.LOCK_SH or LOCK_EX (flock(2))."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, kind)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _lstat_or_make(path: str) -> os.stat_result:
@@ -124,6 +163,8 @@ def _lstat_or_make(path: str) -> os.stat_result:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, _directory_mode())
+        # Whatever the caller's umask.
+        os.chmod(path, _directory_mode())
     return os.lstat(path)
 
 

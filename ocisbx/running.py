@@ -1,15 +1,18 @@
-"""Running: a command in the background of this process, its loop in a thread."""
+"""A command in the background of this process, its loop in a thread; and the same for asyncio."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from ocisbx.capture import read_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
+    from collections.abc import Callable, Generator
 
     from ocisbx.backends.execution import OciExecution
     from ocisbx.result import ResourceUsage, RunResult
@@ -97,8 +100,9 @@ class Running:
         try:
             return read_at(path, offset, os.stat(path).st_size)
         except FileNotFoundError:
-            # It ended between the two looks.
-            return self.logs(stream, offset) if self._done.wait(5.0) else b""
+            # It ended between the two looks; where it failed, its captures are gone with it.
+            ended = self._done.wait(5.0) and self._result is not None
+            return self.logs(stream, offset) if ended else b""
 
     def usage(self) -> ResourceUsage:
         """What it used; complete once it has ended."""
@@ -127,3 +131,55 @@ class Running:
     def _hold(self, execution: OciExecution) -> None:
         self._execution = execution
         self._started.set()
+
+
+def wake(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
+    """Set an event of another thread's loop."""
+    # A loop that was closed meanwhile has nobody left to wake.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(done.set)
+
+
+class AsyncRunning:
+    """Running for asyncio: it is awaited, or used as an async context whose exit ends what runs.
+
+    `wait` is awaited; `poll`, `signal`, `kill`, `cancel`, `logs` and `usage` return at once.
+    """
+
+    def __init__(self, start: Callable[[], Running]) -> None:
+        self._start = start
+
+    def __await__(self) -> Generator[None, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        import asyncio  # noqa: PLC0415 -- 20 ms, for those who await only
+
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+        try:
+            self._running = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Once begun, a start cannot be called off: nobody else would end its container.
+            self._running = await starting
+            await self.__aexit__()
+            raise
+        running = self._running
+        self.id = running.id
+        self.poll, self.signal, self.kill = running.poll, running.signal, running.kill
+        self.cancel, self.logs, self.usage = running.cancel, running.logs, running.usage
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        import asyncio  # noqa: PLC0415 -- as above
+
+        await asyncio.shield(asyncio.to_thread(self._running.__exit__))
+
+    async def wait(self, timeout_s: float | None = None) -> RunResult | None:
+        """As `Running.wait`; a wait that is cancelled leaves the command running."""
+        import asyncio  # noqa: PLC0415 -- as above
+
+        done = asyncio.Event()
+        self._running.when_done(partial(wake, asyncio.get_running_loop(), done))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), timeout_s)
+        return self._running.poll()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from datetime import UTC, datetime
@@ -13,23 +12,23 @@ from ocisbx.audit import write_audit
 from ocisbx.backends.base import START_TIMEOUT_S, Call
 from ocisbx.backends.gc import sweep
 from ocisbx.backends.oci import OciBackend
+from ocisbx.capture import check_input
 from ocisbx.errors import RuntimeFailed
 from ocisbx.outcome import Failure
 from ocisbx.result import RunResult, Termination, Timings
 from ocisbx.values import check_command
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Sequence
 
     from ocisbx.backends.execution import OciExecution
+    from ocisbx.capture import Input
     from ocisbx.config import SandboxConfig
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
     from ocisbx.result import Captured, Hint
-    from ocisbx.running import Running
+    from ocisbx.running import AsyncRunning, Running
 
-    Input = bytes | int | None
     OnData = Callable[[bytes], None] | None
     Hold = Callable[[OciExecution], None] | None
 
@@ -142,10 +141,12 @@ class Sandbox:
             ConfigError, RuntimeMissing, Unsupported: this host cannot run it.
         """
         started = time.monotonic()
-        if self._plan is None or not self._plan.holds():
-            self._plan = _compile(self.config)
+        # Read once: another thread may leave the context meanwhile.
+        plan = self._plan
+        if plan is None or not plan.holds():
+            plan = self._plan = _compile(self.config)
         self._resolve_s = time.monotonic() - started
-        return self._plan
+        return plan
 
     def run(
         self,
@@ -157,10 +158,10 @@ class Sandbox:
         on_stdout: OnData = None,
         on_stderr: OnData = None,
     ) -> RunResult:
-        """Run one command to its end. `input`: bytes, or a descriptor that is relayed.
+        """Run one command to its end. `input`: bytes, or a descriptor or open file that is relayed.
 
         Raises:
-            ConfigError: the command is no list of strings, or too long.
+            ConfigError: the command is no list of strings, or too long; the input is a text.
             OcisbxError: ocisbx or the runtime failed.
         """
         call = self._call(
@@ -206,12 +207,14 @@ class Sandbox:
         (SIGTERM, the grace, SIGKILL) and is raised when nothing is left of it."""
         import asyncio  # noqa: PLC0415 -- 20 ms of every start, for those who await only
 
+        from ocisbx.running import wake  # noqa: PLC0415 -- as above
+
         running = self.start(
             command, input=input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
         )
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
-        running.when_done(partial(_wake, loop, done))
+        running.when_done(partial(wake, loop, done))
         try:
             await done.wait()
         except asyncio.CancelledError:
@@ -234,17 +237,11 @@ class Sandbox:
             argv=check_command(command, shell=shell),
             environment=os.environ,
             name=name,
-            stdin=source,
+            stdin=check_input(source),
             on_stdout=on_stdout,
             on_stderr=on_stderr,
             start_timeout_s=self._start_timeout_s,
         )
-
-
-def _wake(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
-    # A loop that was closed meanwhile has nobody left to wake.
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(done.set)
 
 
 class AsyncSandbox:
@@ -265,6 +262,12 @@ class AsyncSandbox:
     async def run(self, command: Sequence[str] | str, **options: Any) -> RunResult:  # noqa: ANN401 -- typed where they arrive
         """As `Sandbox.arun`."""
         return await self._sandbox.arun(command, **options)
+
+    def start(self, command: Sequence[str] | str, **options: Any) -> AsyncRunning:  # noqa: ANN401 -- typed where they arrive
+        """As `Sandbox.start`: `async with sandbox.start(...) as running`, or `await` it."""
+        from ocisbx.running import AsyncRunning  # noqa: PLC0415 -- as above
+
+        return AsyncRunning(partial(self._sandbox.start, command, **options))
 
 
 _sandboxes: dict[tuple[str, str], Sandbox] = {}

@@ -108,7 +108,8 @@ def check_text(value: object, noun: str = "a text") -> str:
     if not isinstance(value, str):
         raise refusal(value, noun, f"expected a text, not {type(value).__name__}")
     if "\0" in value:
-        raise refusal(value, noun, "it contains a NUL character")
+        remedy = "the kernel ends a text there: give such data by standard input or in a file"
+        raise refusal(value, noun, "it contains a NUL character", remedy=remedy)
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -206,7 +207,9 @@ def check_path(value: object, noun: str = "a path") -> str:
     text = check_text(os.fspath(value) if isinstance(value, os.PathLike) else value, noun)
     if not text.startswith("/"):
         why = "it is empty" if not text else "it is relative"
-        raise refusal(text, noun, f"{why}; expected an absolute path, such as /opt/go")
+        remedy = '"$PWD/DIR" in a shell is the absolute path of DIR' if text else ""
+        expected = f"{why}; expected an absolute path, such as /opt/go"
+        raise refusal(text, noun, expected, remedy=remedy)
     if len(text.encode()) > MAX_PATH_BYTES:
         raise refusal(text, noun, f"it is longer than {MAX_PATH_BYTES} bytes, the kernel's limit")
     return text

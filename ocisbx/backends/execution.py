@@ -11,6 +11,7 @@ import contextlib
 import os
 import select
 import signal
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,9 @@ class OciExecution:
         self._printed = os.memfd_create("runtime", os.MFD_CLOEXEC)
         self._wishes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._wished: list[Callable[[], None]] = []
+        # A wish that comes while the number is being closed would be written to whatever has it
+        # next. Reentrant: a signal handler may wish in the middle of either.
+        self._closing = threading.RLock()
         self._socket: socket.socket | None = None
         self._child: Child | None = None
         self._init = -1
@@ -160,10 +164,12 @@ class OciExecution:
         self.stdio.close()
         if self._child is not None:
             self._child.close()
-        for descriptor in (self._init, self._wishes, self._printed):
+        with self._closing:
+            wishes, self._wishes = self._wishes, -1
+        for descriptor in (self._init, wishes, self._printed):
             if descriptor >= 0:
                 os.close(descriptor)
-        self._init = self._wishes = self._printed = -1
+        self._init = self._printed = -1
 
     # ------------------------------------------------------------------------------- the loop
     def _turn(self, until: float | None) -> None:
@@ -225,8 +231,9 @@ class OciExecution:
 
     def _wish(self, action: Callable[[], None]) -> None:
         self._wished.append(action)
-        with contextlib.suppress(OSError):
-            os.eventfd_write(self._wishes, 1)
+        with self._closing:
+            if self._wishes >= 0:
+                os.eventfd_write(self._wishes, 1)
 
     # ------------------------------------------------------------------------------- the init
     def _take_packet(self) -> None:

@@ -10,14 +10,15 @@ import contextlib
 import os
 import signal
 import time
+from itertools import pairwise
 from typing import NamedTuple
 
-from ocisbx.backends.names import lookup_name, names_directory
+from ocisbx.backends.names import forget_names
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.owner import Owner, draft_alive, read_owner
 from ocisbx.cgroup.remove import remove_cgroup
 from ocisbx.errors import BundleError, OcisbxError
-from ocisbx.places import find_places
+from ocisbx.places import bundle_names, find_places, trusted
 from ocisbx.probe.processes import command_line, processes
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
@@ -46,7 +47,7 @@ def sweep() -> None:
     """In passing, at every start: remove a few leftovers; never fails, never waits for long."""
     now = time.monotonic()
     try:
-        names = os.listdir(find_places().bundles)
+        names = bundle_names()
     except OSError:
         return
     for name in names[:SWEEP_LIMIT]:
@@ -68,18 +69,17 @@ def collect() -> list[Leftover]:
     Raises:
         BundleError: something cannot be deleted.
     """
-    removed = []
-    for found in leftovers():
-        remove(found)
-        removed.append(found)
-    _forget_names()
+    if not trusted(find_places().runtime):
+        return []
+    removed = [found for found in leftovers() if remove(found)]
+    forget_names()
     forget_kept_state()
     return removed
 
 
 def leftovers() -> list[Leftover]:
     try:
-        names = sorted(os.listdir(find_places().bundles))
+        names = sorted(bundle_names())
     except OSError:
         return []
     return [found for name in names if (found := examine(name)) is not None]
@@ -101,8 +101,8 @@ def examine(name: str) -> Leftover | None:
     return None if owner.alive() else Leftover(name, path, owner)
 
 
-def remove(found: Leftover, settle_s: float = SETTLE_S) -> None:
-    """End what still runs of it, let the runtime forget it, delete its directory.
+def remove(found: Leftover, settle_s: float = SETTLE_S) -> bool:
+    """End what still runs of it, let the runtime forget it, delete its directory; True: it is gone.
 
     A runtime that still cleans up has `settle_s` to end by itself, and is then killed; with 0 it
     is left alone, and all that it needs with it.
@@ -111,10 +111,11 @@ def remove(found: Leftover, settle_s: float = SETTLE_S) -> None:
         BundleError: it cannot be deleted.
     """
     if not _end_processes(found, settle_s):
-        return
+        return False
     if found.owner is not None:
         _forget(found.owner, found.path)
     remove_tree(found.path)
+    return True
 
 
 def _forget(owner: Owner, path: str) -> None:
@@ -137,9 +138,11 @@ def _end_processes(found: Leftover, settle_s: float) -> bool:
     """Whether no runtime of this bundle runs any more."""
     deadline = time.monotonic() + settle_s
     while running := [pid for pid in processes() if _serves(pid, found.path.encode())]:
-        if not settle_s:
+        late_s = time.monotonic() - deadline
+        if not settle_s or late_s > settle_s:
+            # Somebody else's, or one that the kernel cannot end now: the next call tries again.
             return False
-        if time.monotonic() > deadline:
+        if late_s > 0:
             for pid in running:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -147,18 +150,10 @@ def _end_processes(found: Leftover, settle_s: float) -> bool:
     return True
 
 
-def _serves(pid: int, mark: bytes) -> bool:
-    """A runtime that we started for this bundle: its arguments name our unguessable directory."""
-    return pid != os.getpid() and mark in command_line(pid)
-
-
-def _forget_names() -> None:
-    try:
-        names = os.listdir(names_directory())
-    except OSError:
-        return
-    for name in names:
-        holder = lookup_name(name)
-        if holder is None or not os.path.isdir(f"{find_places().bundles}/{holder}"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{names_directory()}/{name}")
+def _serves(pid: int, bundle: bytes) -> bool:
+    """A runtime that we started for this bundle: its state directory is the bundle. Whoever only
+    looks at a file of the bundle is none."""
+    if pid == os.getpid():
+        return False
+    words = command_line(pid)
+    return (b"--root", bundle) in pairwise(words)

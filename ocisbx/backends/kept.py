@@ -12,6 +12,7 @@ from ocisbx.backends.oci import new_id, owner_record
 from ocisbx.bundle.check import check_bundle
 from ocisbx.bundle.kept import SANDBOX_FILE, STATE_DIRECTORY, read_config, write_kept
 from ocisbx.bundle.owner import read_owner
+from ocisbx.bundle.reading import read_regular
 from ocisbx.bundle.view import INIT_NODE
 from ocisbx.config import SandboxConfig
 from ocisbx.container.resolve import DEFAULT_GRACE_S, DEFAULT_MAX_OUTPUT_BYTES, merge_preset
@@ -158,7 +159,12 @@ def _bare_plan(path: str, document: dict[str, Any], template: Template, root: st
 def _settings(path: str) -> SandboxConfig:
     """What config.json cannot say: the timeout and the capture's limits."""
     file = Path(path, SANDBOX_FILE)
-    return merge_preset(SandboxConfig.from_toml(file) if file.exists() else SandboxConfig())
+    if not file.exists():
+        return merge_preset(SandboxConfig())
+    try:
+        return merge_preset(SandboxConfig.from_toml(read_regular(str(file))))
+    except (OSError, ValueError) as error:
+        raise BundleError(f"{show(str(file))} cannot be read", why=str(error)) from error
 
 
 def _outside(document: dict[str, Any]) -> tuple[int, int] | None:

@@ -43,7 +43,7 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         template=make_template(container),
         nodes=tuple(_root_node(node) for node in container.root.nodes),
         root_directory=container.root.directory,
-        share_root=container.root.read_only and host.uid != 0,
+        share_root=_may_share_root(container) and host.uid != 0,
         runtime=RuntimeInfo(
             requested=container.runtime_requested,
             name=container.runtime.name,
@@ -74,6 +74,12 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         guards=(),
         sandbox_toml=config.to_toml(),
     )
+
+
+def _may_share_root(container: ContainerConfig) -> bool:
+    """Who may mount can make its read-only root writable again (mount(2), MS_REMOUNT), and would
+    write what other containers start from."""
+    return container.root.read_only and "CAP_SYS_ADMIN" not in container.confinement.capabilities
 
 
 def _root_node(node: Node) -> RootNode:

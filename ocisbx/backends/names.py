@@ -1,14 +1,22 @@
-"""Names that callers give to containers: one file each, holding the container's id."""
+"""Names that callers give to containers: one file each, holding the container's id.
+
+Who claims, releases or collects names holds the directory's lock: a name has one holder.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+from typing import TYPE_CHECKING
 
 from ocisbx.bundle.owner import read_owner
 from ocisbx.errors import BundleError, InvalidState
-from ocisbx.places import ensure, find_places
+from ocisbx.places import ensure, find_places, locked, trusted
 from ocisbx.values import check_name
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 
 def names_directory() -> str:
@@ -16,37 +24,37 @@ def names_directory() -> str:
 
 
 def claim_name(name: str, container_id: str) -> None:
-    """Bind `name` to the container, unless a live one has it.
+    """Bind `name` to the container, whose bundle is there already, unless a live one has it.
 
     Raises:
         ConfigError: it is not a name.
         InvalidState: a live container has it.
+        OcisbxError: the directory of names cannot be made.
     """
     check_name(name)
     ensure(find_places().runtime)
     path = f"{ensure(names_directory())}/{name}"
-    for _ in range(2):
-        try:
-            descriptor = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    with _alone():
+        holder = lookup_name(name)
+        if holder is not None and _alive(holder):
+            raise InvalidState(
+                f"the name {name} is in use by {holder}",
+                remedy="choose another name, or wait for that container's end (ocisbx ps)",
             )
-        except FileExistsError:
-            holder = lookup_name(name)
-            if holder is not None and _alive(holder):
-                raise InvalidState(
-                    f"the name {name} is in use by {holder}",
-                    remedy="choose another name, or wait for that container's end (ocisbx ps)",
-                ) from None
-            release_name(name)
-            continue
-        os.write(descriptor, container_id.encode())
-        os.close(descriptor)
-        return
-    raise InvalidState(f"the name {name} is in use")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            os.write(descriptor, container_id.encode())
+        finally:
+            os.close(descriptor)
 
 
 def lookup_name(name: str) -> str | None:
     """The id that `name` stands for."""
+    if not trusted(find_places().runtime):
+        return None
     try:
         with open(f"{names_directory()}/{name}", encoding="ascii") as file:
             return file.read() or None
@@ -54,9 +62,26 @@ def lookup_name(name: str) -> str | None:
         return None
 
 
-def release_name(name: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{names_directory()}/{name}")
+def release_name(name: str, container_id: str) -> None:
+    """Let go of the name, where this container still has it."""
+    with _alone():
+        if lookup_name(name) == container_id:
+            os.unlink(f"{names_directory()}/{name}")
+
+
+def forget_names() -> None:
+    """Remove the names of containers that have no bundle any more."""
+    if not trusted(find_places().runtime) or not os.path.isdir(names_directory()):
+        return
+    with _alone():
+        for name in os.listdir(names_directory()):
+            holder = lookup_name(name)
+            if holder is None or not os.path.isdir(f"{find_places().bundles}/{holder}"):
+                os.unlink(f"{names_directory()}/{name}")
+
+
+def _alone() -> AbstractContextManager[None]:
+    return locked(names_directory(), fcntl.LOCK_EX)
 
 
 def _alive(container_id: str) -> bool:

@@ -72,7 +72,7 @@ class OciBackend:
             )
             if call.name is not None:
                 claim_name(call.name, container_id)
-                stack.callback(release_name, call.name)
+                stack.callback(release_name, call.name, container_id)
             execution: OciExecution
             stdio = PayloadStdio(plan, call, bundle.path, lambda: execution.end_now(Reason.OUTPUT))
             execution = OciExecution(

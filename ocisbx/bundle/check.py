@@ -132,7 +132,9 @@ def _init(document: Document, path: str) -> Found:
     if any(mount["destination"] == INIT_NODE for mount in document.get("mounts") or ()):
         return
     root = (document.get("root") or {}).get("path", "")
-    if not os.access(os.path.join(path, root) + INIT_NODE, os.X_OK):
+    program = os.path.join(path, root) + INIT_NODE
+    # What holds a NUL exists nowhere; access(2) cannot even be asked.
+    if not os.path.exists(program) or not os.access(program, os.X_OK):
         yield ("process", "args", 0), f"{INIT_NODE} is not there, or cannot be executed"
 
 

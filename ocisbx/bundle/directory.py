@@ -140,7 +140,10 @@ def remove_tree(path: str) -> None:
     import shutil  # noqa: PLC0415 -- 2 ms of every start, for what is rare
 
     try:
-        shutil.rmtree(path)
+        if os.path.islink(path):
+            os.unlink(path)
+        else:
+            shutil.rmtree(path)
     except FileNotFoundError:
         return
     except OSError:

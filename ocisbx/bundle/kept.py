@@ -22,6 +22,7 @@ from ocisbx.bundle.directory import (
     remove_tree,
 )
 from ocisbx.bundle.owner import OWNER_FILE, Owner
+from ocisbx.bundle.reading import read_regular
 from ocisbx.bundle.view import init_bytes, write_file
 from ocisbx.errors import BundleError, ConfigError
 from ocisbx.values import check_text, show
@@ -102,8 +103,7 @@ def read_config(path: str) -> Any:  # noqa: ANN401 -- whatever JSON the file hol
     """
     file_path = f"{path}/{CONFIG_FILE}"
     try:
-        with open(file_path, encoding="utf-8") as file:
-            return json.load(file)
+        return json.loads(read_regular(file_path))
     except OSError as error:
         raise BundleError(
             f"{show(file_path)} cannot be read",

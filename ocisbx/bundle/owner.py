@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ocisbx.bundle.reading import read_regular
 from ocisbx.errors import BundleError
 from ocisbx.probe.processes import boot_id, start_time
 
@@ -48,13 +49,28 @@ def read_owner(bundle: str) -> Owner:
     """
     path = f"{bundle}/{OWNER_FILE}"
     try:
-        with open(path, encoding="utf-8") as file:
-            if os.fstat(file.fileno()).st_uid != os.geteuid():
-                raise BundleError(f"{path} belongs to somebody else")
-            raw: dict[str, Any] = json.load(file)
-            return Owner(**raw)
-    except (OSError, ValueError, TypeError) as error:
+        if os.stat(path).st_uid != os.geteuid():
+            raise BundleError(f"{path} belongs to somebody else")
+        owner = Owner(**json.loads(read_regular(path)))
+        _check_types(owner)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise BundleError(f"{path} is not an owner's record", why=str(error)) from error
+    return owner
+
+
+def _check_types(owner: Owner) -> None:
+    fields = owner._asdict()
+    numbers, flags = {"pid", "start_time"}, {"cgroup"}
+    texts = fields.keys() - numbers - flags - {"command", "name"}
+    sound = (
+        all(type(fields[name]) is int for name in numbers)
+        and all(isinstance(fields[name], str) for name in texts)
+        and isinstance(owner.name, str | None)
+        and isinstance(owner.command, list)
+        and all(isinstance(word, str) for word in owner.command)
+    )
+    if not sound:
+        raise TypeError("a field is of the wrong type")
 
 
 def draft_name(owner: Owner, name: str) -> str:

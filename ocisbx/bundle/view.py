@@ -9,6 +9,7 @@ content; it is put in place whole, and never written again: containers see it re
 from __future__ import annotations
 
 import os
+import stat
 import time
 from functools import cache
 from typing import TYPE_CHECKING
@@ -80,8 +81,11 @@ def shared_view(nodes: tuple[RootNode, ...]) -> str | None:
     (a cache that is read-only, full, or on a file system from which nothing can be executed)."""
     path = f"{find_places().cache}/views/{_digest(nodes)}"
     try:
-        age_s = time.time() - os.stat(path).st_mtime
-        if age_s > TOUCH_S:
+        info = os.lstat(path)
+        if info.st_uid != os.geteuid() or not stat.S_ISDIR(info.st_mode):
+            # In a cache that others can write (XDG_CACHE_HOME=/tmp), somebody else was first.
+            return None
+        if time.time() - info.st_mtime > TOUCH_S:
             os.utime(path)
     except FileNotFoundError:
         try:
@@ -107,6 +111,7 @@ def _publish(path: str, nodes: tuple[RootNode, ...]) -> None:
         raise OcisbxError(f"{parent} lies on a file system mounted noexec")
     draft = f"{parent}/.{os.urandom(8).hex()}"
     os.mkdir(draft, 0o755)
+    os.chmod(draft, 0o755)  # noqa: S103 -- a root; its parent is closed to others
     try:
         make_nodes(draft, nodes)
         os.rename(draft, path)

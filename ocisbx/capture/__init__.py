@@ -15,7 +15,7 @@ truncated, chmod-ed and read back through /proc/self/fd/1, whatever it was opene
 
 from __future__ import annotations
 
-from ocisbx.capture.feeder import InputFeeder
+from ocisbx.capture.feeder import Input, InputFeeder, check_input
 from ocisbx.capture.forward import ForwardSink
 from ocisbx.capture.reader import Renderer, follow, head, read_at, render, tail
 from ocisbx.capture.sinks import FileSink, NullSink, Sink
@@ -25,11 +25,13 @@ __all__ = [
     "PIPE_BYTES",
     "FileSink",
     "ForwardSink",
+    "Input",
     "InputFeeder",
     "NullSink",
     "OutputStream",
     "Renderer",
     "Sink",
+    "check_input",
     "follow",
     "head",
     "read_at",

@@ -13,10 +13,39 @@ import fcntl
 import os
 import select
 import stat
+from typing import Protocol, cast
 
 from ocisbx.capture.forward import NOTHING, check_open
 from ocisbx.capture.stream import NEW_PIPE_BYTES, grow_pipe
 from ocisbx.errors import ConfigError, OcisbxError
+from ocisbx.values import refusal
+
+
+class SupportsFileno(Protocol):
+    """An open file, a socket, a Popen's pipe: whatever has a descriptor."""
+
+    def fileno(self) -> int: ...
+
+
+Input = bytes | bytearray | memoryview | int | SupportsFileno | None
+
+
+def check_input(source: Input) -> bytes | int | None:
+    """What a payload's standard input is read from: bytes, or a descriptor; of a file its own.
+
+    Raises:
+        ConfigError: a text, or a file that has no descriptor.
+    """
+    if source is None or type(source) is int:
+        return source
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source)
+    try:
+        return cast("SupportsFileno", source).fileno()
+    except (AttributeError, OSError, ValueError):
+        remedy = "encode a text: input=text.encode(); of a file without a descriptor: file.read()"
+        why = f"expected bytes, a descriptor or an open file, not {type(source).__name__}"
+        raise refusal(source, "an input", why, remedy=remedy) from None
 
 
 class InputFeeder:

@@ -48,7 +48,20 @@ def main() -> NoReturn:
     """
     # Imports make no garbage; `run` switches collection on again before the payload starts.
     gc.disable()
+    _occupy_closed()
     os._exit(carry_out(sys.argv[1:]))
+
+
+def _occupy_closed() -> None:
+    """Let no file of ours become descriptor 0, 1 or 2 that the caller closed: it would be taken for
+    the caller's. What stands there instead refuses every use, as glibc's does for setuid programs.
+    """
+    for number, access in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest that is free: those below are open by now.
+            os.open(os.devnull, access | os.O_CLOEXEC)
 
 
 def carry_out(arguments: Sequence[str]) -> int:
@@ -90,8 +103,10 @@ def _help() -> str:
         "",
         *rows,
         "",
-        "  ocisbx run -- python3 -c 'print(1)'    the current directory is all that it can write",
-        "  ocisbx VERB --help                     options and examples of one verb",
+        "  ocisbx VERB --help    options and examples of one verb",
+        "",
+        "example (the current directory is all that it can write):",
+        "  ocisbx run -- python3 -c 'print(1)'",
         "",
     ])  # fmt: skip
 
@@ -117,6 +132,8 @@ def _failed(text: str, exit_code: int) -> int:
         import traceback  # noqa: PLC0415 -- for debugging only
 
         text = traceback.format_exc() + text
+    # A path of the caller's may hold escape sequences; the lines of a long message stay.
+    text = "".join(c if c == "\n" or c.isprintable() else repr(c)[1:-1] for c in text)
     try:
         os.write(2, (text + "\n").encode(errors="backslashreplace"))
     except OSError:

@@ -34,44 +34,64 @@ _MAKE_CALL = tuple(o for o in CALL if o.key in ("env", "env-file"))
 
 MAKE = Syntax(
     "ocisbx bundle make -o DIR [RUN OPTIONS] [--] COMMAND [ARG...]",
-    "Write the bundle that `ocisbx run` would run into DIR, which must be new or empty.\n"
-    "The options are those of `ocisbx run` (ocisbx run --help) that shape a container.",
+    "",
     (Option(("-o", "--output"), "one", "DIR", "where to"), *CONTAINER, *_MAKE_CALL),
     command=True,
+    page="""\
+usage: ocisbx bundle make -o DIR [RUN OPTIONS] [--] COMMAND [ARG...]
+
+Write the bundle that `ocisbx run` would run into DIR, which must be new or
+empty, and run nothing.
+
+  -o, --output DIR  where to
+  RUN OPTIONS       those of `ocisbx run` (ocisbx run --help) that shape a
+                    container: all but -i, --json, --name, --no-audit,
+                    --dry-run, --host and --keep-bundle
+
+examples:
+  ocisbx bundle make -o /tmp/b -- make test
+  ocisbx bundle make -o /tmp/b --network host -v /opt/go:ro -- go build ./...
+""",
 )
 CHECK = Syntax(
     "ocisbx bundle check [--json] DIR",
-    "Say what is wrong with a bundle: JSON path and rule, one a line. Exit code 1: not valid.",
+    "Say what is wrong with a bundle: JSON path and rule, one a line.\nExit code 1: not valid.",
     (JSON,),
+    ("ocisbx bundle check /tmp/b",),
 )
 RUN_KEPT = Syntax(
     "ocisbx bundle run [OPTIONS] DIR",
-    "Run a kept bundle as its config.json says, also when it was edited; exit codes as `run`.",
+    "Run a kept bundle as its config.json says, also when it was edited; exit codes\nas `run`.",
     (
         Option(("-i", "--interactive"), "flag", "", "forward stdin, else it is empty"),
         Option(("--json",), "flag", "", "print one RunResult object, and nothing else"),
         Option(("--name",), "one", "NAME", "the container's name"),
         Option(("--no-audit",), "flag", "", "leave the call out of the audit log"),
     ),
+    ("ocisbx bundle run /tmp/b", "ocisbx bundle run -i /tmp/b < input.txt"),
 )
 RERUN = Syntax(
     "ocisbx bundle rerun [--exec] DIR",
-    "Print the shell command that runs a kept bundle by its runtime alone, without ocisbx.",
+    "Print the shell command that runs a kept bundle by its runtime alone, without\nocisbx.",
     (Option(("--exec",), "flag", "", "become that command instead of printing it"),),
+    ("ocisbx bundle rerun /tmp/b | tail -n 1 | sh", "ocisbx bundle rerun --exec /tmp/b"),
 )
 DIFF = Syntax(
     "ocisbx bundle diff [--json] DIR DIR",
-    "What differs between two bundles' config.json, by JSON path. Exit code 1: they differ.",
+    "What differs between two bundles' config.json, by JSON path.\nExit code 1: they differ.",
     (JSON,),
+    ("ocisbx bundle diff /tmp/a /tmp/b",),
 )
 ABOUT = """\
 usage: ocisbx bundle make|check|run|rerun|diff [OPTIONS] DIR
 
   make -o DIR [RUN OPTIONS] -- COMMAND   write a bundle, run nothing
-  check DIR                              what is wrong with it; exit code 1 when something is
+  check DIR                              what is wrong with it
   run DIR                                run it, as its config.json says
-  rerun DIR                              print the runtime's own command for it; --exec: run it
-  diff DIR DIR                           compare two; exit code 1 when they differ
+  rerun DIR                              print the runtime's own command for it
+  diff DIR DIR                           compare two
+
+Exit code 1: `check` found something, or `diff` a difference.
 
 examples:
   ocisbx bundle make -o /tmp/b -- make test

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import sys
 
-from ocisbx.cli.options import JSON, Syntax, parse, wants_help
+from ocisbx.cli.options import JSON, Syntax, parse, refuse_words, wants_help
 from ocisbx.cli.output import put, put_json
 from ocisbx.errors import ConfigError
 from ocisbx.version import VERSION
 
-VERSION_SYNTAX = Syntax("ocisbx version [--json]", "Print the version of ocisbx.", (JSON,))
-SCHEMA = Syntax("ocisbx schema [NAME]", "Print a JSON schema; without NAME the names.", ())
+VERSION_SYNTAX = Syntax(
+    "ocisbx version [--json]",
+    "Print the version of ocisbx.",
+    (JSON,),
+    ("ocisbx version --json",),
+)
+SCHEMA = Syntax(
+    "ocisbx schema [NAME]",
+    "Print a JSON schema; without NAME the names.",
+    (),
+    ("ocisbx schema sandbox > sandbox.schema.json",),
+)
 FEATURES = Syntax(
     "ocisbx features [--json]",
-    "What this host and each of its runtimes can do (each is tried), and which `auto` takes.",
+    "What this host and each of its runtimes can do (each is tried), and which one\n"
+    "`--runtime auto` takes.",
     (JSON,),
+    ("ocisbx features", "ocisbx features --json | python3 -m json.tool"),
 )
 DOCTOR = Syntax(
     "ocisbx doctor [--json]",
-    "Examine this host: what keeps sandboxes from running or weakens them, with remedies.\n"
-    "Exit code 0: nothing does, 1: something weakens them, 69: no sandbox can run here.",
+    "Examine this host: what keeps sandboxes from running or weakens them, with\n"
+    "remedies. Exit code 0: nothing does, 1: something weakens them, 69: no sandbox\n"
+    "can run here.",
     (JSON,),
+    ("ocisbx doctor", "ocisbx doctor --json"),
 )
 
 
@@ -29,6 +43,7 @@ def version_main(arguments: list[str]) -> int:
     parsed = parse(VERSION_SYNTAX, arguments)
     if wants_help(VERSION_SYNTAX, parsed):
         return 0
+    refuse_words(VERSION_SYNTAX, parsed)
     if "json" in parsed.options:
         put_json({"version": VERSION, "python": ".".join(map(str, sys.version_info[:3]))})
     else:
@@ -57,6 +72,7 @@ def features_main(arguments: list[str]) -> int:
     parsed = parse(FEATURES, arguments)
     if wants_help(FEATURES, parsed):
         return 0
+    refuse_words(FEATURES, parsed)
     from ocisbx.doctor import render_report, report  # noqa: PLC0415 -- as above
 
     document = report()
@@ -72,6 +88,7 @@ def doctor_main(arguments: list[str]) -> int:
     parsed = parse(DOCTOR, arguments)
     if wants_help(DOCTOR, parsed):
         return 0
+    refuse_words(DOCTOR, parsed)
     from ocisbx.doctor import examine, exit_code, render  # noqa: PLC0415 -- as above
 
     findings = examine()

@@ -11,23 +11,30 @@ from ocisbx.backends.gc import collect
 from ocisbx.backends.names import lookup_name
 from ocisbx.bundle.kept import read_config
 from ocisbx.bundle.owner import Owner, read_owner
-from ocisbx.cli.options import JSON, Option, Syntax, parse, wants_help
+from ocisbx.cli.options import JSON, Option, Syntax, parse, refuse_words, wants_help
 from ocisbx.cli.output import printable, put, put_fields, put_json, put_table
 from ocisbx.errors import BundleError, ConfigError, Unsupported
-from ocisbx.places import find_places
+from ocisbx.places import bundle_names, find_places
 from ocisbx.values import show
 
 INSPECT = Syntax(
     "ocisbx inspect [--json] ID|NAME|DIR",
-    "Show a running container, or a bundle: owner, runtime, config.json. Values of environment\n"
-    "variables are redacted, except those that every container has.",
+    "Show a running container, or a bundle: owner, runtime, config.json. Values of\n"
+    "environment variables are redacted, except those that every container has.",
     (JSON, Option(("--posture",), "flag", "", "not in this version")),
+    ("ocisbx inspect my-build", "ocisbx inspect --json ./kept-bundle"),
 )
-PS = Syntax("ocisbx ps [--json]", "List your containers that run now.", (JSON,))
+PS = Syntax(
+    "ocisbx ps [--json]",
+    "List your containers that run now.",
+    (JSON,),
+    ("ocisbx ps",),
+)
 GC = Syntax(
     "ocisbx gc [--json]",
-    "Remove the bundles, containers and names that dead owners left behind, and nothing else.",
+    "Remove the bundles, containers and names that dead owners left behind, and\nnothing else.",
     (JSON,),
+    ("ocisbx gc",),
 )
 PS_COLUMNS = ("id", "name", "pid", "runtime", "created_at", "workdir", "command")
 
@@ -61,10 +68,10 @@ def inspect_main(arguments: list[str]) -> int:
 def find_bundle(given: str) -> str:
     """The directory of a container's id or name, or of a bundle. Raises ConfigError."""
     if "/" not in given and given not in ("", ".", ".."):
+        known = bundle_names()
         for container_id in (given, lookup_name(given)):
-            path = f"{find_places().bundles}/{container_id}"
-            if container_id and os.path.isdir(path):
-                return path
+            if container_id in known:
+                return f"{find_places().bundles}/{container_id}"
     if os.path.isdir(given):
         return os.path.abspath(given)
     raise ConfigError(
@@ -127,6 +134,7 @@ def ps_main(arguments: list[str]) -> int:
     parsed = parse(PS, arguments)
     if wants_help(PS, parsed):
         return 0
+    refuse_words(PS, parsed)
     rows = [_row(owner) for owner in _live()]
     if "json" in parsed.options:
         put_json(rows)
@@ -137,7 +145,7 @@ def ps_main(arguments: list[str]) -> int:
 
 def _live() -> list[Owner]:
     try:
-        names = os.listdir(find_places().bundles)
+        names = bundle_names()
     except OSError:
         return []
     found = []
@@ -168,6 +176,7 @@ def gc_main(arguments: list[str]) -> int:
     parsed = parse(GC, arguments)
     if wants_help(GC, parsed):
         return 0
+    refuse_words(GC, parsed)
     rows = [
         {"id": found.id, "path": found.path, "command": redact(found.owner.command)}
         if found.owner is not None

@@ -26,13 +26,15 @@ class Option(NamedTuple):
 
 class Syntax(NamedTuple):
     """A verb's command line. `command`: everything from the first word that is no option, or
-    after `--`, belongs to the payload; else options may stand anywhere."""
+    after `--`, belongs to the payload; else options may stand anywhere. `page`: the help as it is
+    shown, where one line for each option would not fit a screen."""
 
     usage: str
     about: str
     options: tuple[Option, ...]
     examples: tuple[str, ...] = ()
     command: bool = False
+    page: str = ""
 
 
 HELP = Option(("-h", "--help"), "flag", "", "show this help")
@@ -122,6 +124,8 @@ def _see(syntax: Syntax) -> str:
 
 def render_help(syntax: Syntax) -> str:
     """A help text that fits a screen."""
+    if syntax.page:
+        return syntax.page
     rows = [(", ".join(o.names) + f" {o.metavar}".rstrip(), o.help) for o in syntax.options]
     width = min(34, max((len(left) for left, _ in rows), default=0))
     lines = [f"usage: {syntax.usage}", "", syntax.about]
@@ -139,3 +143,12 @@ def wants_help(syntax: Syntax, parsed: Parsed) -> bool:
 
     put(render_help(syntax))
     return True
+
+
+def refuse_words(syntax: Syntax, parsed: Parsed) -> None:
+    """For verbs that take options only. Raises ConfigError."""
+    if parsed.words:
+        from ocisbx.values import show  # noqa: PLC0415 -- for a refusal only
+
+        what = f"{show(parsed.words[0])} is one word too many"
+        raise ConfigError(what, remedy=f"usage: {syntax.usage}")

@@ -6,6 +6,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from ocisbx.errors import OcisbxError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -14,17 +16,29 @@ STDERR = 2
 
 
 def put(text: str, descriptor: int = STDOUT) -> None:
-    """Write all of `text`. Raises BrokenPipeError when nobody reads any more."""
+    """Write all of `text`.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+        OcisbxError: it cannot be written (a full disk, a closed descriptor).
+    """
     data = memoryview(text.encode(errors="backslashreplace"))
-    while data:
-        data = data[os.write(descriptor, data) :]
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OcisbxError(
+            f"cannot write to descriptor {descriptor}", why=error.strerror or ""
+        ) from error
 
 
 def say(text: str) -> None:
     """One message for a person, on stderr; a reader that is gone is no reason to fail."""
     try:
         put(text + "\n", STDERR)
-    except OSError:
+    except (OSError, OcisbxError):
         return
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Call
 from ocisbx.cli.options import parse, wants_help
-from ocisbx.cli.output import put, say
+from ocisbx.cli.output import printable, put, say
 from ocisbx.cli.run_options import CONTAINER, LATER, RUN
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.plan import fingerprint
@@ -109,7 +109,10 @@ def extra_environment(options: Mapping[str, Any]) -> dict[str, str]:
             with open(path, encoding="utf-8") as file:
                 entries += parse_env_file(file.read(), path)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"--env-file {show(path)} cannot be read", why=str(error)) from None
+            why = (getattr(error, "strerror", None) or str(error)).lower()
+            what = f"--env-file {show(path)} cannot be read"
+            remedy = "give a readable file in UTF-8 with lines NAME=VALUE or NAME"
+            raise ConfigError(what, why=why, remedy=remedy) from None
     entries += [parse_env(text) for text in options.get("env", ())]
     extra: dict[str, str] = {}
     for name, value in entries:
@@ -150,8 +153,8 @@ def find_plan(options: Mapping[str, Any]) -> Plan:
 
 def config_path(options: Mapping[str, Any]) -> str | None:
     """--config, else OCISBX_CONFIG."""
-    path: str | None = options.get("config", os.environ.get("OCISBX_CONFIG"))
-    return path or None
+    given: str | None = options.get("config")
+    return os.environ.get("OCISBX_CONFIG") or None if given is None else given
 
 
 def make_call(options: Mapping[str, Any], argv: tuple[str, ...], extra: dict[str, str]) -> Call:
@@ -203,9 +206,9 @@ def execute(
 def tell(result: RunResult, plan: Plan) -> None:
     """What the payload's output and exit code leave open."""
     if result.hint is not None:
-        say(f"ocisbx: {result.hint.why}")
+        say(printable(f"ocisbx: {result.hint.why}"))
         if result.hint.remedy:
-            say(f"  remedy: {result.hint.remedy}")
+            say(printable(f"  remedy: {result.hint.remedy}"))
     elif result.termination in TOLD:
         after = f" after {plan.timeout_s:g} s" if result.termination == "timed_out" else ""
         say(f"ocisbx: {show(result.command[0])} {describe_end(result)}{after}")

@@ -108,30 +108,35 @@ LATER: dict[str, str] = {
 TEXT = """\
 usage: ocisbx run [OPTIONS] [--] COMMAND [ARG...]
 
-Run COMMAND in a fresh container, destroyed at the end. It may write the current directory only.
+Run COMMAND in a fresh container, destroyed at the end. It may write the current
+directory only.
 
-  --preset NAME                    coding-agent (default), balanced, locked-down, yolo
-  --config FILE                    a sandbox as TOML; options override it (ocisbx-config(5))
-  --runtime NAME|/PATH             auto, strongest, crun, runc, youki; again: a fallback
-  --rootfs host|DIR                the system's programs (default), or an unpacked root
-  --workspace DIR[:ro]|none        instead of the current directory
-  -v, --volume SRC[:DST][:ro]      show more of the host; --mount type=bind,src=,dst=[,ro]
-  --tmpfs DST[:size=N]             fresh memory; -w, --workdir DIR: where to start
-  -e, --env K[=V]                  K alone: your value; --env-file FILE
-  --network none|host              default none; balanced and yolo have host
-  -m, --memory SIZE                --memory-swap SIZE, --cpus N, --pids-limit N
-  --ulimit NAME=SOFT[:HARD]        getrlimit(2)
-  --timeout SECONDS                then TERM, and KILL after --grace SECONDS (2)
-  --max-output BYTES               of each stream (64M); --on-output-limit truncate|kill
-  -i, --interactive                forward stdin, else it is empty; -t: a terminal
-  --isolation LEVEL                privileged, baseline, restricted; --read-only root
-  --cap-add, --cap-drop NAME       --seccomp default|none|FILE; -u, --user UID[:GID]
-  --allow-degraded NAME|all        go on where this host cannot enforce it
-  --backend NAME, --image REF      auto or oci here; --platform NAME: for runsc
-  --keep-bundle DIR                keep what was run; --name NAME; --no-audit
-  --dry-run                        print config.json, run nothing; --host FILE: for that host
-  --json                           print one RunResult object, and nothing else
-  not in this version              -d, --pool PATH, --transcript FILE, --die-with-parent, --posture
+  --preset NAME               coding-agent, or balanced, locked-down, yolo
+  --config FILE               a sandbox as TOML, ocisbx-config(5); options win
+  --runtime NAME|/PATH        auto, strongest, crun, runc, youki; again: a list
+  --rootfs host|DIR           the system's programs, or an unpacked root
+  --workspace DIR[:ro]|none   instead of the current directory
+  -v, --volume SRC[:DST][:ro] show more of the host; where a path has a colon:
+                              --mount type=bind,src=,dst=[,ro]
+  --tmpfs DST[:size=N]        fresh memory; -w, --workdir DIR: where to start
+  -e, --env K[=V]             K alone: your value; --env-file FILE
+  --network none|host         default none; balanced and yolo have host
+  -m, --memory SIZE           --memory-swap SIZE, --cpus N, --pids-limit N
+  --ulimit NAME=SOFT[:HARD]   getrlimit(2)
+  --timeout SECONDS           then TERM, and KILL after --grace SECONDS (2)
+  --max-output BYTES          a stream (64M); --on-output-limit truncate|kill
+  -i, --interactive           forward stdin, else it is empty
+  --isolation LEVEL           privileged, baseline, restricted; --read-only
+  --cap-add, --cap-drop NAME  capabilities(7); --seccomp default|none|FILE
+  -u, --user UID[:GID]        who it is inside; default 0, which is you outside
+  --allow-degraded NAME|all   go on where this host cannot enforce it
+  --keep-bundle DIR           keep what was run
+  --name NAME                 for ps and inspect; --no-audit: not in the log
+  --dry-run                   print config.json, run nothing; --host FILE
+  --json                      print one RunResult object, and nothing else
+  --backend NAME              auto or oci
+  not in this version         -t, -d, --image, --platform, --pool, --posture,
+                              --transcript, --die-with-parent
 
 examples:
   ocisbx run -- make test
@@ -139,4 +144,10 @@ examples:
   ocisbx run --timeout 10 --json -- python3 -c 'print(1)'
 """
 
-RUN = Syntax("ocisbx run [OPTIONS] [--] COMMAND [ARG...]", TEXT, (*CONTAINER, *CALL), command=True)
+RUN = Syntax(
+    "ocisbx run [OPTIONS] [--] COMMAND [ARG...]",
+    "",
+    (*CONTAINER, *CALL),
+    command=True,
+    page=TEXT,
+)

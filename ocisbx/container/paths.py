@@ -118,11 +118,17 @@ def check_volume(host: Host, source: str) -> Given:
         raise ConfigError(what, why=TOO_BROAD["/"], remedy=remedy)
     for tree in KERNEL_TREES:
         if is_below(fact.real, tree):
-            raise ConfigError(f"volume {source} cannot be given", why=f"{tree} is the kernel's")
+            raise ConfigError(
+                f"volume {source} cannot be given",
+                why=f"{tree} is the kernel's",
+                remedy="leave it out: a container has its own /proc and /dev",
+            )
     for own in host.own_directories:
         if is_below(fact.real, own) or is_below(own, fact.real):
             raise ConfigError(
-                f"volume {source} cannot be given", why=f"ocisbx keeps its own state in {own}"
+                f"volume {source} cannot be given",
+                why=f"ocisbx keeps its own state in {own}",
+                remedy="give the directories that are needed one by one",
             )
     return Given(source, fact)
 
@@ -143,7 +149,8 @@ def check_target(target: str, what: str) -> str:
         raise ConfigError(f"{what}: target is longer than {PATH_LIMIT_BYTES} bytes")
     if normal in OWN_TARGETS or is_below(normal, "/.ocisbx"):
         reason = OWN_TARGETS.get(normal, OWN_TARGETS["/.ocisbx"])
-        raise ConfigError(f"{what}: {normal} cannot be mounted over", why=reason)
+        remedy = "choose another place inside the container"
+        raise ConfigError(f"{what}: {normal} cannot be mounted over", why=reason, remedy=remedy)
     for tree in KERNEL_TREES:
         if is_below(normal, tree):
             raise ConfigError(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ocisbx.host import Host, RuntimeBinary
 
 INSTALL = "as an administrator: apt-get install crun (or runc); `ocisbx doctor` tells more"
+USE_ANOTHER = "--runtime auto takes the best of these; `ocisbx features` tells more about each"
 
 
 def select_runtime(names: tuple[str, ...], host: Host) -> RuntimeBinary:
@@ -29,7 +30,7 @@ def select_runtime(names: tuple[str, ...], host: Host) -> RuntimeBinary:
     raise RuntimeMissing(
         f"no usable runtime: {', '.join(wanted)} asked for",
         why=f"found: {found}",
-        remedy=INSTALL,
+        remedy=USE_ANOTHER if any(r.name in AUTO_ORDER for r in host.runtimes) else INSTALL,
     )
 
 

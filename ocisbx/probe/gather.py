@@ -54,7 +54,7 @@ def gather(config: SandboxConfig) -> Host:
         uid=uid,
         gid=os.getegid(),
         home=os.path.realpath(_home(uid)),
-        cwd=_cwd(),
+        cwd=_cwd_if_any(),
         hostname=platform.node(),
         max_user_namespaces=_number("/proc/sys/user/max_user_namespaces"),
         apparmor_restricts_user_namespaces=_number(
@@ -70,8 +70,8 @@ def gather(config: SandboxConfig) -> Host:
         idmap_ready=uid == 0 and _all_idmappable(facts, release),
         cgroups=cgroups(),
         rlimits=_rlimits(),
-        runtimes=find_runtimes(config.runtime.names),
-        own_directories=(places.runtime, places.cache, places.state),
+        runtimes=find_runtimes(config.runtime.names, _writable(config, facts)),
+        own_directories=tuple(map(os.path.realpath, (places.runtime, places.cache, places.state))),
         paths=facts,
         listings=_listings(config, facts),
         texts=_texts(config),
@@ -100,7 +100,7 @@ def _texts(config: SandboxConfig) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"seccomp profile {path} cannot be read",
-            why=str(error),
+            why=(getattr(error, "strerror", None) or str(error)).lower(),
             remedy="give a readable JSON profile, or `--seccomp default`",
         ) from error
 
@@ -160,6 +160,24 @@ def _cwd() -> str:
     except OSError:
         same = False
     return logical.rstrip("/") or "/" if same and ".." not in logical.split("/") else physical
+
+
+def _cwd_if_any() -> str:
+    try:
+        return _cwd()
+    except ConfigError:
+        # Gone; who has a use for it has asked before.
+        return "/"
+
+
+def _writable(config: SandboxConfig, facts: dict[str, PathFact]) -> tuple[str, ...]:
+    """The host's directories that the payload may write: no program in them is ours to run."""
+    found = [facts[v.source].real for v in config.volumes if not v.read_only]
+    workspace = parse_workspace(config.workspace or ":rw")
+    if workspace is not None and not workspace.read_only:
+        path = _cwd() if workspace.path is None else clean(workspace.path)
+        found.append(facts[path].real)
+    return tuple(found)
 
 
 def _number(path: str) -> int | None:

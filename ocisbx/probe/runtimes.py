@@ -36,8 +36,13 @@ def search_directories() -> list[str]:
     return list(dict.fromkeys(directory.rstrip("/") for directory in wanted))
 
 
-def find_runtimes(named: Iterable[str] = ()) -> tuple[RuntimeBinary, ...]:
+def find_runtimes(
+    named: Iterable[str] = (), writable: tuple[str, ...] = ()
+) -> tuple[RuntimeBinary, ...]:
     """Every usable runtime of a known name, and those of `named` given by absolute path.
+
+    What $PATH leads to in a directory of `writable` (a virtual environment in the workspace) is
+    not even asked: an earlier payload may have put it there.
 
     Raises:
         RuntimeMissing: a path of `named` is not there or is not a runtime.
@@ -48,9 +53,14 @@ def find_runtimes(named: Iterable[str] = ()) -> tuple[RuntimeBinary, ...]:
     for directory in search_directories():
         for name in KNOWN_NAMES:
             path = f"{directory}/{name}"
-            if not os.access(path, os.X_OK) or os.path.realpath(path) in seen:
+            real = os.path.realpath(path)
+            if not os.access(path, os.X_OK) or real in seen:
                 continue
-            seen.add(os.path.realpath(path))
+            if directory != source_tree_directory() and (
+                _inside(path, writable) or _inside(real, writable)
+            ):
+                continue
+            seen.add(real)
             try:
                 found.append(_ask(path, cache))
             except RuntimeMissing:
@@ -58,6 +68,11 @@ def find_runtimes(named: Iterable[str] = ()) -> tuple[RuntimeBinary, ...]:
                 continue
     cache.save()
     return tuple(found)
+
+
+def _inside(path: str, directories: tuple[str, ...]) -> bool:
+    place = os.path.join(os.path.realpath(os.path.dirname(path)), "")
+    return any(place.startswith(os.path.join(directory, "")) for directory in directories)
 
 
 def _ask(path: str, cache: _Cache) -> RuntimeBinary:

@@ -15,12 +15,10 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ocisbx.places import ensure, find_places
+from ocisbx.places import bundle_names, ensure, find_places, locked, trusted
 from ocisbx.plan import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ocisbx.plan import Template
     from ocisbx.quirks import Quirks
 
@@ -40,13 +38,14 @@ def kept_state(quirks: Quirks, template: Template) -> dict[str, str]:
         return {}
     places = find_places()
     links = {}
-    with _lock(places.bundles, fcntl.LOCK_SH):
+    with locked(places.bundles, fcntl.LOCK_SH):
         parent = ensure(f"{ensure(places.kept)}/{quirks.name}-{_profile_digest(template)}")
         for name, mode in quirks.kept_state:
             path = links[name] = f"{parent}/{name}"
             if not os.path.isdir(path):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(path, mode)
+                    os.chmod(path, mode)
     return links
 
 
@@ -57,23 +56,13 @@ def forget_kept_state() -> None:
     bundle is seen here, or it waits until this is done.
     """
     places = find_places()
-    if not os.path.isdir(places.kept):
+    if not (trusted(places.runtime) and trusted(places.kept) and trusted(places.bundles)):
         return
-    with _lock(places.bundles, fcntl.LOCK_EX):
-        if not os.listdir(places.bundles):
+    with locked(places.bundles, fcntl.LOCK_EX):
+        if not bundle_names():
             import shutil  # noqa: PLC0415 -- 2 ms of every start, for what is rare
 
             shutil.rmtree(places.kept, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _lock(directory: str, kind: int) -> Iterator[None]:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, kind)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @lru_cache(PLANS_REMEMBERED)
@@ -81,5 +70,5 @@ def _profile_digest(template: Template) -> str:
     """crun's own key covers its version, libseccomp's, the kernel's and most of the profile, but
     no rule's errnoRet: profiles that differ share nothing here."""
     text = template.fill(container_id="", root="", argv=("",), environment=[""])
-    profile = json.loads(text)["linux"].get("seccomp")
+    profile = json.loads(text).get("linux", {}).get("seccomp")
     return digest([json.dumps(profile).encode()])[:16]

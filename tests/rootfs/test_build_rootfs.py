@@ -228,10 +228,12 @@ def test_an_interrupted_build_leaves_nothing(recipes: Path, crossable: Path, num
         text=True,
     ) as process:
         assert process.stderr is not None
+        said = []
         for line in process.stderr:
+            said.append(line)
             if "running apt-get update" in line:
                 process.send_signal(number)
-        assert process.wait() == 128 + number
+        assert process.wait() == 128 + number, "".join(said)
     assert _names(out) == _names(scratch) == []
 
 

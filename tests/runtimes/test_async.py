@@ -11,7 +11,7 @@ import pytest
 
 import ocisbx
 from ocisbx.errors import ConfigError, RuntimeMissing
-from tests.box import running
+from tests.box import eventually, running
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -88,3 +88,44 @@ def test_the_async_twin(box: Box) -> None:
             return (await sandbox.run(["sh", "-c", "exit 7"])).exit_code
 
     assert asyncio.run(main()) == 7
+
+
+def test_a_command_in_the_background(box: Box) -> None:
+    async def main() -> None:
+        async with ocisbx.AsyncSandbox(box.sandbox().config) as sandbox:
+            async with sandbox.start(["sh", "-c", "echo up; exec sleep 60"]) as one:
+                while one.logs() != b"up\n":
+                    assert await one.wait(0.01) is None
+                assert one.poll() is None
+                one.kill()
+                result = await one.wait()
+                assert result is not None
+                assert (result.id, result.signal) == (one.id, 9)
+            other = await sandbox.start(["true"])
+            ended = await other.wait(60)
+            assert ended is not None
+            assert ended.exit_code == 0
+            with pytest.raises(ConfigError):
+                (await sandbox.start([])).cancel()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("delay_ms", [0, 2, 10, 60])
+def test_leaving_the_background_ends_it(box: Box, delay_ms: int) -> None:
+    mark = f"87{uuid.uuid4().int % 10**9}"
+
+    async def main() -> None:
+        async def background() -> None:
+            sandbox = ocisbx.AsyncSandbox(box.sandbox(grace_s=0.2).config)
+            async with sandbox.start(["sleep", mark]) as one:
+                await one.wait()
+
+        task = asyncio.create_task(background())
+        await asyncio.sleep(delay_ms / 1000)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert eventually(lambda: running(mark) == [])

@@ -220,6 +220,8 @@ def test_a_case_runs_here(
     config, argv = here(example, home, runtime)
     directory = example.host.cwd.replace(HOME, str(home))
     monkeypatch.chdir(directory)
+    # In the C locale Python sets it in its own environment (PEP 538).
+    monkeypatch.delenv("LC_CTYPE", raising=False)
     for variable, value in {**example.environment, "PWD": directory}.items():
         monkeypatch.setenv(variable, value)
     assert_recorded(example.host, gather(merge_preset(config)), str(home))

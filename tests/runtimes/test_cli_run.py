@@ -181,6 +181,13 @@ def test_messages_say_what_and_what_to_do(box: Box) -> None:
     assert ocisbx(box, "run", *option, tool).stdout == "ran\n"
 
 
+def test_a_message_holds_no_escape_sequence_of_the_commands(box: Box) -> None:
+    done = ocisbx(box, "run", "no\nsuch\x1b[1m")
+    assert done.returncode == 127
+    assert said(done).startswith("ocisbx: no\\nsuch\\x1b[1m is neither in the container nor on")
+    assert "\x1b" not in done.stderr
+
+
 def test_a_timeout_and_a_cut_are_said(box: Box) -> None:
     done = ocisbx(box, "run", "--timeout", "0.2", "sleep", "60")
     assert said(done) == "ocisbx: 'sleep' timed out after 0.2 s\n"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import select
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ocisbx.capture import PIPE_BYTES, InputFeeder
+from ocisbx.capture import PIPE_BYTES, InputFeeder, check_input
 from ocisbx.errors import ConfigError, OcisbxError
 
 if TYPE_CHECKING:
@@ -217,3 +218,18 @@ def test_a_source_that_fails_is_an_error_and_ends_the_input() -> None:
     assert os.read(reader, 1) == b""
     os.close(reader)
     os.close(source)
+
+
+def test_an_input_is_bytes_or_a_descriptor(tmp_path: Path) -> None:
+    assert check_input(None) is None
+    assert check_input(0) == 0
+    assert check_input(bytearray(b"ab")) == check_input(memoryview(b"ab")) == b"ab"
+    with (tmp_path / "file").open("w+b") as file:
+        assert check_input(file) == file.fileno()
+
+
+@pytest.mark.parametrize("source", ["text", True, 1.5, io.BytesIO(b"x"), ["x"]])
+def test_what_is_no_input(source: Any) -> None:
+    with pytest.raises(ConfigError, match="is not an input") as caught:
+        check_input(source)
+    assert caught.value.remedy
