@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ocisbx.backends.oci import new_id, owner_record
 from ocisbx.bundle.check import check_bundle
 from ocisbx.bundle.kept import SANDBOX_FILE, STATE_DIRECTORY, read_config, write_kept
-from ocisbx.bundle.owner import read_owner
-from ocisbx.bundle.reading import read_regular
+from ocisbx.bundle.owner import read_owner, read_regular
 from ocisbx.bundle.view import INIT_NODE
 from ocisbx.config import SandboxConfig
 from ocisbx.container.resolve import DEFAULT_GRACE_S, DEFAULT_MAX_OUTPUT_BYTES, merge_preset

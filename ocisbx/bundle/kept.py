@@ -21,8 +21,7 @@ from ocisbx.bundle.directory import (
     BundleDirectory,
     remove_tree,
 )
-from ocisbx.bundle.owner import OWNER_FILE, Owner
-from ocisbx.bundle.reading import read_regular
+from ocisbx.bundle.owner import OWNER_FILE, Owner, read_regular
 from ocisbx.bundle.view import init_bytes, write_file
 from ocisbx.errors import BundleError, ConfigError
 from ocisbx.values import check_text, show

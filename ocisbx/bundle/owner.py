@@ -5,15 +5,18 @@ A pid alone is reused; with its start time and the boot's id it names one proces
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from typing import NamedTuple
+import stat
+from typing import Any, NamedTuple
 
-from ocisbx.bundle.reading import read_regular
 from ocisbx.errors import BundleError
 from ocisbx.probe.processes import boot_id, start_time
 
 OWNER_FILE = "owner.json"
+# config.json of a container with thousands of mounts has a few megabytes.
+READ_LIMIT_BYTES = 16 << 20
 
 
 class Owner(NamedTuple):
@@ -58,18 +61,34 @@ def read_owner(bundle: str) -> Owner:
     return owner
 
 
+def read_regular(path: str) -> str:
+    """The text of a file of a bundle, which a payload may have written: this
+    never waits for a pipe, and never reads without end.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or is too large.
+        ValueError: it is not UTF-8.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        data = file.read(READ_LIMIT_BYTES + 1)
+    if len(data) > READ_LIMIT_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    return data.decode()
+
+
 def _check_types(owner: Owner) -> None:
-    fields = owner._asdict()
-    numbers, flags = {"pid", "start_time"}, {"cgroup"}
-    texts = fields.keys() - numbers - flags - {"command", "name"}
-    sound = (
-        all(type(fields[name]) is int for name in numbers)
-        and all(isinstance(fields[name], str) for name in texts)
-        and isinstance(owner.name, str | None)
-        and isinstance(owner.command, list)
-        and all(isinstance(word, str) for word in owner.command)
-    )
-    if not sound:
+    fields: dict[str, Any] = owner._asdict()
+    numbers = {"pid", "start_time"}
+    words = fields["command"]
+    texts = fields.keys() - numbers - {"cgroup", "command", "name"}
+    sound = all(type(fields[name]) is int for name in numbers)
+    sound = sound and all(isinstance(fields[name], str) for name in texts)
+    sound = sound and isinstance(fields["name"], str | None) and isinstance(words, list)
+    if not (sound and all(isinstance(word, str) for word in words)):
         raise TypeError("a field is of the wrong type")
 
 

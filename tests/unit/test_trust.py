@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +18,9 @@ from ocisbx.errors import BundleError, InvalidState
 from ocisbx.places import bundle_names, ensure, find_places, trusted
 from ocisbx.plan import RootNode
 from tests.unit.test_owner import owner
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +54,7 @@ def test_a_place_that_others_can_write_is_not_looked_into(precious: Path) -> Non
     runtime = ensure(find_places().runtime)
     bundles = ensure(find_places().bundles)
     os.symlink(precious, f"{bundles}/.1.0.x")
-    os.chmod(runtime, 0o777)
+    os.chmod(runtime, 0o770)  # noqa: S103 -- what is to be refused
     assert not trusted(runtime)
     sweep()
     assert collect() == []
