@@ -139,7 +139,14 @@ def spawn(
     finally:
         for descriptor in temporary:
             os.close(descriptor)
-    return Child(tuple(argv), pid, os.pidfd_open(pid))
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError as error:
+        # No descriptor left: a child that nobody could wait for must not go on.
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise SpawnError(error.errno, error.strerror, argv[0]) from error
+    return Child(tuple(argv), pid, pidfd)
 
 
 def become(argv: Sequence[str], environment: Mapping[str, str] = ENVIRONMENT) -> NoReturn:

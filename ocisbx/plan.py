@@ -58,6 +58,14 @@ def fingerprint(path: str, *, exact: bool) -> tuple[int, ...] | None:
     return (*identity, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if exact else identity
 
 
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Template(NamedTuple):
     """config.json cut at its slots: parts[0], slots[0], parts[1], slots[1], ... parts[-1]."""
 
@@ -131,8 +139,13 @@ class Plan(NamedTuple):
     def payload_environment(
         self, caller: Mapping[str, str], extra: Mapping[str, str] = MappingProxyType({})
     ) -> list[str]:
-        """`NAME=value` lines; what the caller does not have is left out, `extra` wins."""
-        inherited = {name: caller[name] for name in self.inherit if name in caller}
+        """`NAME=value` lines; what the caller does not have is left out, `extra` wins.
+
+        So is what is not UTF-8 (Python holds it as lone surrogates): JSON cannot say it.
+        """
+        inherited = {
+            name: caller[name] for name in self.inherit if name in caller and _is_text(caller[name])
+        }
         merged = {**self.environment, **inherited, **extra}
         return [f"{name}={value}" for name, value in merged.items()]
 

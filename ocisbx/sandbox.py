@@ -307,13 +307,21 @@ def _prepare(
     """A Sandbox of these fields, kept for the next call with the same ones in the same place."""
     call = {name: options.pop(name) for name in _CALL_OPTIONS if name in options}
     wanted = _configure(config, options)
-    key = (wanted.model_dump_json(), os.getcwd())
+    key = (wanted.model_dump_json(), _here())
     sandbox = _sandboxes.get(key)
     if sandbox is None:
         if len(_sandboxes) >= SANDBOXES_KEPT:
             _sandboxes.clear()
         sandbox = _sandboxes[key] = Sandbox(wanted)
     return sandbox, call
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        # Resolving says what is wrong, where the directory matters at all.
+        return ""
 
 
 def _configure(config: SandboxConfig | None, fields: dict[str, Any]) -> SandboxConfig:

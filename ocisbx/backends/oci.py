@@ -18,7 +18,7 @@ from ocisbx.cgroup.remove import remove_cgroup
 from ocisbx.errors import BundleError, OcisbxError, Unsupported
 from ocisbx.outcome import Reason
 from ocisbx.places import find_places
-from ocisbx.probe.processes import boot_id, start_time
+from ocisbx.probe.processes import boot_id, pid_namespace, start_time
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
 from ocisbx.runtime.kept_state import kept_state
@@ -111,6 +111,7 @@ def owner_record(container_id: str, plan: Plan, call: Call) -> Owner:
         name=call.name,
         pid=pid,
         start_time=start_time(pid) or 0,
+        pid_namespace=pid_namespace(),
         boot_id=boot_id(),
         created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         command=list(call.argv),

@@ -12,7 +12,7 @@ import stat
 from typing import Any, NamedTuple
 
 from ocisbx.errors import BundleError
-from ocisbx.probe.processes import boot_id, start_time
+from ocisbx.probe.processes import boot_id, pid_namespace, start_time
 
 OWNER_FILE = "owner.json"
 # config.json of a container with thousands of mounts has a few megabytes.
@@ -26,6 +26,7 @@ class Owner(NamedTuple):
     name: str | None
     pid: int
     start_time: int
+    pid_namespace: int
     boot_id: str
     created_at: str
     command: list[str]
@@ -37,8 +38,10 @@ class Owner(NamedTuple):
     cgroup: bool
 
     def alive(self) -> bool:
-        """True while the driver itself runs."""
-        return self.boot_id == boot_id() and start_time(self.pid) == self.start_time
+        """True while the driver itself runs, and where that cannot be seen from here."""
+        if self.boot_id != boot_id():
+            return False
+        return runs(self.pid, self.start_time, self.pid_namespace)
 
     def to_json(self) -> str:
         return json.dumps(self._asdict(), ensure_ascii=False)
@@ -82,7 +85,7 @@ def read_regular(path: str) -> str:
 
 def _check_types(owner: Owner) -> None:
     fields: dict[str, Any] = owner._asdict()
-    numbers = {"pid", "start_time"}
+    numbers = {"pid", "start_time", "pid_namespace"}
     words = fields["command"]
     texts = fields.keys() - numbers - {"cgroup", "command", "name"}
     sound = all(type(fields[name]) is int for name in numbers)
@@ -94,12 +97,17 @@ def _check_types(owner: Owner) -> None:
 
 def draft_name(owner: Owner, name: str) -> str:
     """What a bundle is called while it has no record yet."""
-    return f".{owner.pid}.{owner.start_time}.{name}"
+    return f".{owner.pid}.{owner.start_time}.{owner.pid_namespace}.{name}"
 
 
 def draft_alive(name: str) -> bool | None:
     """Whether the maker of this draft lives; None: it is not a draft's name."""
     parts = name.split(".")
-    if len(parts) != 4 or parts[0] or not (parts[1].isdecimal() and parts[2].isdecimal()):
+    if len(parts) != 5 or parts[0] or not all(part.isdecimal() for part in parts[1:4]):
         return None
-    return start_time(int(parts[1])) == int(parts[2])
+    return runs(*map(int, parts[1:4]))
+
+
+def runs(pid: int, started: int, namespace: int) -> bool:
+    """Whether that process runs; one of another pid namespace is not ours to judge, so it does."""
+    return namespace != pid_namespace() or start_time(pid) == started

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -36,6 +37,13 @@ LATER = (
 
 USAGE = "usage: ocisbx VERB [OPTIONS] [ARG...]"
 REPORT = "this is a bug in ocisbx: report what the same command says with OCISBX_DEBUG=1"
+# What the system may be short of at any step, and what the caller can do about it.
+SHORTAGES: dict[int, str] = {
+    errno.EMFILE: "allow more open files: ulimit -n 256",
+    errno.ENFILE: "the system has too many open files: end what holds them",
+    errno.ENOMEM: "free some memory",
+    errno.EAGAIN: "allow more processes (ulimit -u), or end some",
+}
 # A shell's status for a program that SIGPIPE ended: 128 + 13.
 EXIT_SIGPIPE = 141
 EXIT_INTERRUPTED = 130
@@ -49,6 +57,8 @@ def main() -> NoReturn:
     # Imports make no garbage; `run` switches collection on again before the payload starts.
     gc.disable()
     _occupy_closed()
+    # A runtime inherits it: runc cannot open the pipe that it made under umask 0777.
+    os.umask(0o022)
     os._exit(carry_out(sys.argv[1:]))
 
 
@@ -75,8 +85,15 @@ def carry_out(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return EXIT_SIGPIPE
     except Exception as error:  # noqa: BLE001 -- the last line of defence: no traceback by default
-        name = type(error).__name__
-        return _failed(f"ocisbx: unexpected {name}: {error}\n  remedy: {REPORT}", EXIT_FAILED)
+        return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> int:
+    if isinstance(error, OSError) and error.errno in SHORTAGES:
+        remedy = SHORTAGES[error.errno]
+        return _failed(f"ocisbx: {error.strerror}\n  remedy: {remedy}", EXIT_FAILED)
+    name = type(error).__name__
+    return _failed(f"ocisbx: unexpected {name}: {error}\n  remedy: {REPORT}", EXIT_FAILED)
 
 
 def _dispatch(arguments: list[str]) -> int:

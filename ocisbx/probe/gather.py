@@ -154,6 +154,14 @@ def _cwd() -> str:
             "the current directory does not exist any more",
             remedy="change to another one, or give --workspace DIR or --workspace none",
         ) from None
+    try:
+        physical.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"the current directory {physical!a} has a name that is not UTF-8",
+            why="config.json cannot hold it",
+            remedy="change to another one, or give --workspace DIR or --workspace none",
+        ) from None
     logical = os.environ.get("PWD", "")
     try:
         same = logical.startswith("/") and os.path.samefile(logical, physical)

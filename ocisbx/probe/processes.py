@@ -28,6 +28,12 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
+@cache
+def pid_namespace() -> int:
+    """The inode that names our pid namespace (namespaces(7)): pids of another mean nothing here."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
 def command_line(pid: int) -> list[bytes]:
     """The arguments of `pid`; empty when it is gone, a zombie, or somebody else's."""
     try:

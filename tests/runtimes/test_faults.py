@@ -244,7 +244,9 @@ def test_a_runtime_directory_that_others_may_write(box: Box) -> None:
         box.run(["true"])
     assert raised.value.remedy
     foreign.rmdir()
-    foreign.symlink_to("/tmp")
+    elsewhere = box.base / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    foreign.symlink_to(elsewhere)
     with pytest.raises(OcisbxError, match="only you can write"):
         box.run(["true"])
     foreign.unlink()

@@ -10,7 +10,7 @@ import pytest
 from ocisbx.bundle.directory import BundleDirectory
 from ocisbx.bundle.owner import Owner, draft_alive, draft_name, read_owner
 from ocisbx.errors import BundleError
-from ocisbx.probe.processes import boot_id, start_time
+from ocisbx.probe.processes import boot_id, pid_namespace, start_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def owner(**changes: object) -> Owner:
     document: dict[str, object] = {
         "id": "0123", "name": None, "pid": os.getpid(), "start_time": start_time(os.getpid()),
-        "boot_id": boot_id(), "created_at": "2026-01-01T00:00:00.000+00:00", "command": ["true"],
+        "pid_namespace": pid_namespace(), "boot_id": boot_id(), "command": ["true"],
+        "created_at": "2026-01-01T00:00:00.000+00:00",
         "workdir": "/", "runtime_name": "runc", "runtime_path": "/usr/sbin/runc",
         "runtime_version": "1.1.5", "cell": "none", "cgroup": None,
     }  # fmt: skip
@@ -32,11 +33,29 @@ def test_alive_is_this_very_process() -> None:
         assert not owner(**change).alive(), change
 
 
+def test_pids_of_another_namespace_are_not_ours_to_judge() -> None:
+    """As seen from a container, or from `unshare --pid`: there every pid of ours looks dead."""
+    elsewhere = owner(pid=2**22 + 1, pid_namespace=1)
+    assert elsewhere.alive()
+    assert draft_alive(draft_name(elsewhere, "0123")) is True
+    assert not elsewhere._replace(boot_id="another").alive()
+
+
 def test_drafts_tell_who_makes_them() -> None:
     name = draft_name(owner(), "0123")
     assert draft_alive(name) is True
     assert draft_alive(draft_name(owner(start_time=1), "0123")) is False
-    for other in ("0123", ".", "..", ".x.y.z", ".1.2", ".1.2.3.4", "1.2.3.4", ".-1.2.x", ". 1.2.x"):
+    for other in (
+        "0123",
+        ".",
+        "..",
+        ".x.y.z",
+        ".1.2",
+        ".1.2.3",
+        "1.2.3.4",
+        ".-1.2.3.x",
+        ". 1.2.3.x",
+    ):
         assert draft_alive(other) is None, other
 
 
