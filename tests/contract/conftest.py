@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.box import RUNTIME_IDS, RUNTIMES, Box, nothing_leaks
+from tests.box import RUNTIMES
+from tests.box_fixtures import box, cache, runtime
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ocisbx.host import RuntimeBinary
+__all__ = ["box", "cache", "runtime"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,25 +17,3 @@ def _unprivileged() -> None:
     """The product is rootless, and so are its proofs."""
     assert os.geteuid() != 0, "start these tests with tools/test, which goes on unprivileged"
     assert {found.name for found in RUNTIMES} == {"runc", "crun"}, "tools/test installs runtimes"
-
-
-@pytest.fixture(params=RUNTIMES, ids=RUNTIME_IDS)
-def runtime(request: pytest.FixtureRequest) -> RuntimeBinary:
-    found: RuntimeBinary = request.param
-    return found
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shared by the tests of one worker, as by the calls of one user."""
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def box(
-    runtime: RuntimeBinary, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Box]:
-    made = Box(tmp_path, runtime, cache)
-    for name, value in made.environment.items():
-        monkeypatch.setenv(name, value)
-    yield from (made for _ in nothing_leaks(made))
