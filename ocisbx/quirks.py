@@ -8,7 +8,7 @@ runtimes' change logs where a version is named.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Quirks(NamedTuple):
@@ -37,7 +37,26 @@ class Quirks(NamedTuple):
     kept_state: tuple[tuple[str, int], ...] = ()
     # Copies itself into memory before it starts anything, unless it runs from a sealed copy.
     sealed_pays: bool = False
+    # Answers the payload's system calls itself, in user space: nothing inside reaches the host's
+    # kernel but what this runtime asks of it.
+    user_kernel: bool = False
+    # How it may intercept system calls, in the order in which they are tried; kvm only when asked.
+    platforms: tuple[str, ...] = ()
+    # Takes `--network=none|host` instead of a namespace's absence.
+    network_flag: bool = False
+    # What makes it honour linux.seccomp; empty: it always does.
+    seccomp_args: tuple[str, ...] = ()
+    # clone3 under a filter: "enosys" makes glibc fall back to clone, which a filter can judge;
+    # gVisor answers EPERM whatever errnoRet says, after which no thread starts.
+    clone3: Literal["enosys", "allow"] = "enosys"
+    # Lines of proc_pid_status(5) that it does not show inside.
+    untold: tuple[str, ...] = ()
+    # `rro`, `rnosuid`, `rnodev` are known mount options (runtime-spec 1.1.0).
+    recursive_options: bool = True
 
+
+# gVisor's platforms guide: systrap is the default; ptrace is there still, and to be removed.
+GVISOR_PLATFORMS = ("systrap", "ptrace")
 
 TABLE: tuple[Quirks, ...] = (
     Quirks(
@@ -84,20 +103,62 @@ TABLE: tuple[Quirks, ...] = (
         socket_args=("--preserve-fds", "1"),
         features=True,
     ),
+    # gVisor's true rootless way (its user guide, "rootless"): the mapping in config.json, run as
+    # the caller, without --rootless.
+    Quirks(
+        name="runsc",
+        since=(20240101,),
+        socket_args=("--pass-fd=3:3",),
+        global_args=("--ignore-cgroups",),
+        root_cgroup=False,
+        features=True,
+        user_kernel=True,
+        platforms=GVISOR_PLATFORMS,
+        network_flag=True,
+        seccomp_args=("--oci-seccomp",),
+        clone3="allow",
+        recursive_options=False,
+    ),
+    Quirks(
+        name="runsc",
+        since=(0,),
+        # No --pass-fd: its own stdio is the payload's, and its exit status the payload's.
+        socket_args=None,
+        # It always sets it (runsc/specutils: "noNewPrivileges ... assumed to always be set").
+        untold=("NoNewPrivs", "CapAmb"),
+        global_args=("--ignore-cgroups",),
+        root_cgroup=False,
+        user_kernel=True,
+        platforms=GVISOR_PLATFORMS,
+        network_flag=True,
+        seccomp_args=("--oci-seccomp",),
+        clone3="allow",
+        recursive_options=False,
+    ),
 )
 
 # The fastest first (performance.md 1): the order of `auto`.
 AUTO_ORDER: tuple[str, ...] = ("crun", "runc", "youki")
+# A kernel of the payload's own before the host's.
+STRONGEST_ORDER: tuple[str, ...] = ("runsc", *AUTO_ORDER)
 
-KNOWN_NAMES: tuple[str, ...] = ("crun", "runc", "youki")
+KNOWN_NAMES: tuple[str, ...] = STRONGEST_ORDER
 
-# First line of `--version`: "runc version 1.1.5+ds1", "crun version 1.8.1", "youki version 0.7.0".
-VERSION_LINE = re.compile(r"^(?P<name>crun|runc|youki)(?:-rootless)? version (?P<version>\S+)")
+# First line of `--version`: "runc version 1.1.5+ds1", "crun version 1.8.1", "youki version 0.7.0",
+# "youki version: 0.7.0", "runsc version release-20260907.0".
+VERSION_LINE = re.compile(
+    r"^(?P<name>crun|runc|runsc|youki)(?:-rootless)? version:? (?P<version>\S+)"
+)
+# A runsc that `go install` made tells no version; what does not work with it is found by trying.
+UNTOLD_VERSION = "VERSION_MISSING"
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """`1.5.2-rc.1+ds1` -> (1, 5, 2): numbers up to the first thing that is none."""
-    numbers = re.match(r"v?(\d+(?:\.\d+)*)", text)
+    """`1.5.2-rc.1+ds1` -> (1, 5, 2): numbers up to the first thing that is none.
+
+    gVisor counts by days: `release-20260907.0` and Debian's `0.0~20221219.0` -> (20260907, 0).
+    """
+    numbers = re.match(r"(?:v|release-|0\.0~)?(\d+(?:\.\d+)*)", text)
     return tuple(int(part) for part in numbers[1].split(".")) if numbers else ()
 
 
@@ -109,6 +170,6 @@ def find_quirks(name: str, version: str) -> Quirks:
     """
     numbers = parse_version(version)
     for row in TABLE:
-        if row.name == name and numbers >= row.since:
+        if row.name == name and (numbers >= row.since or version == UNTOLD_VERSION):
             return row
     raise KeyError(name)
