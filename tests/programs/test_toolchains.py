@@ -23,14 +23,9 @@ GO = "/opt/lib/go"
 RUST = "/opt/rust"
 
 
-def asked(*command: str) -> str:
-    """What a program of the host prints."""
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
 def go_volumes() -> list[str]:
     """Debian keeps what is no program of Go in a second directory, which relative links name."""
-    root = os.path.realpath(asked(program("go"), "env", "GOROOT"))
+    root = os.path.dirname(os.path.dirname(os.path.realpath(program("go"))))
     name = os.path.basename(root)
     shared = f"/usr/share/{name}"
     volumes = [f"{root}:{GO}:ro"]
@@ -40,7 +35,8 @@ def go_volumes() -> list[str]:
 
 
 def rust_volumes() -> list[str]:
-    root = asked(program("rustc"), "--print", "sysroot")
+    command = [program("rustc"), "--print", "sysroot"]
+    root = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     return [f"{root}/{name}:{RUST}/{name}:ro" for name in ("bin", "lib")]
 
 
