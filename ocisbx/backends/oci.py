@@ -121,6 +121,7 @@ def owner_record(container_id: str, plan: Plan, call: Call) -> Owner:
         runtime_version=plan.runtime.version,
         cell=plan.cell,
         cgroup=plan.cgroup,
+        policy=plan.policy(),
     )
 
 

@@ -36,6 +36,8 @@ class Owner(NamedTuple):
     runtime_version: str
     cell: str
     cgroup: bool
+    # Plan.policy().
+    policy: dict[str, Any]
 
     def alive(self) -> bool:
         """True while the driver itself runs, and where that cannot be seen from here."""
@@ -87,10 +89,11 @@ def _check_types(owner: Owner) -> None:
     fields: dict[str, Any] = owner._asdict()
     numbers = {"pid", "start_time", "pid_namespace"}
     words = fields["command"]
-    texts = fields.keys() - numbers - {"cgroup", "command", "name"}
+    texts = fields.keys() - numbers - {"cgroup", "command", "name", "policy"}
     sound = all(type(fields[name]) is int for name in numbers)
     sound = sound and all(isinstance(fields[name], str) for name in texts)
     sound = sound and isinstance(fields["name"], str | None) and isinstance(words, list)
+    sound = sound and isinstance(fields["policy"], dict)
     if not (sound and all(isinstance(word, str) for word in words)):
         raise TypeError("a field is of the wrong type")
 

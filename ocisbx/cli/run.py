@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ocisbx.backends.execution import OciExecution
     from ocisbx.plan import Plan
+    from ocisbx.sandbox import Hold
 
 Options = dict[str, Any]
 
@@ -77,6 +78,7 @@ def run_main(arguments: list[str]) -> int:
             audit="no-audit" not in options,
             json="json" in options,
             kept=kept,
+            posture="posture" in options,
         )
 
 
@@ -180,14 +182,20 @@ def execute(
     audit: bool,
     json: bool,
     kept: str | None = None,
+    posture: bool = False,
 ) -> int:
     """Run it to its end and say what has to be said; the exit code."""
     interrupts.running = True
+    hold: Hold = interrupts.hold
+    if posture:
+        from ocisbx.cli.posture import observed  # noqa: PLC0415 -- for --posture only
+
+        call, hold = observed(plan, call, hold)
     # What was imported lives to the end: without this, enabling begins with a 3 ms collection.
     gc.freeze()
     gc.enable()
     try:
-        result = run_plan(plan, call, resolve_s=resolve_s, audit=audit, hold=interrupts.hold)
+        result = run_plan(plan, call, resolve_s=resolve_s, audit=audit, hold=hold)
     except RuntimeFailed:
         if interrupts.count:
             # Ended before its payload could run.

@@ -102,7 +102,6 @@ LATER: dict[str, str] = {
     "pool": "warm pools",
     "transcript": "terminals and their transcripts",
     "die-with-parent": "ties to the parent's life",
-    "posture": "posture reports",
 }
 
 TEXT = """\
@@ -132,11 +131,12 @@ directory only.
   --allow-degraded NAME|all   go on where this host cannot enforce it
   --keep-bundle DIR           keep what was run
   --name NAME                 for ps and inspect; --no-audit: not in the log
+  --posture                   say on stderr what the container withholds
   --dry-run                   print config.json, run nothing; --host FILE
   --json                      print one RunResult object, and nothing else
   --backend NAME              auto or oci
-  not in this version         -t, -d, --image, --platform, --pool, --posture,
-                              --transcript, --die-with-parent
+  not in this version         -t, -d, --image, --platform, --pool, --transcript,
+                              --die-with-parent
 
 examples:
   ocisbx run -- make test
