@@ -148,6 +148,13 @@ class Sandbox:
         self._resolve_s = time.monotonic() - started
         return plan
 
+    def prompt(self) -> str:
+        """What holds for its commands, as a short text for a model's system prompt. Errors as
+        `resolve`."""
+        from ocisbx.backends.observe import observe_plan  # noqa: PLC0415 -- for those who ask
+
+        return observe_plan(self.resolve()).prompt()
+
     def run(
         self,
         command: Sequence[str] | str,
@@ -258,6 +265,12 @@ class AsyncSandbox:
 
     async def __aexit__(self, *_: object) -> None:
         self._sandbox.__exit__()
+
+    async def prompt(self) -> str:
+        """As `Sandbox.prompt`."""
+        import asyncio  # noqa: PLC0415 -- as above
+
+        return await asyncio.to_thread(self._sandbox.prompt)
 
     async def run(self, command: Sequence[str] | str, **options: Any) -> RunResult:  # noqa: ANN401 -- typed where they arrive
         """As `Sandbox.arun`."""

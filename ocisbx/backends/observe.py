@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +25,8 @@ from ocisbx.runtime.client import RuntimeClient
 from ocisbx.values import show
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ocisbx.plan import Plan
 
 
@@ -77,17 +80,15 @@ def observe_running(plan: Plan, bundle: str, pid: int) -> Observed:
     return _seen(subject, bundle, pid, os.getpid())
 
 
-def observe_plan(plan: Plan) -> Observed:
-    """What a plan would run, by its config.json."""
-    import json  # noqa: PLC0415 -- as `run`, which never comes here
-
+def observe_plan(plan: Plan, extra: Iterable[str] = ()) -> Observed:
+    """What a plan would run, by its config.json; `extra`: names of further variables."""
     text = plan.template.fill(
         container_id="", root=plan.root_directory or "rootfs", argv=("true",), environment=[]
     )
     declared = Declared.from_dict(plan.policy())
     bundle = find_places().bundles + "/none"
     subject = _subject(json.loads(text), bundle, declared, cell_maps_root=plan.cell == "user")
-    names = sorted({*plan.environment, *plan.inherit})
+    names = sorted({*plan.environment, *plan.inherit, *extra})
     return Observed(subject._replace(variables=tuple(names)), None, NOT_STARTED)
 
 

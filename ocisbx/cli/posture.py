@@ -6,12 +6,14 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.backends.base import Step
-from ocisbx.backends.observe import observe_running
+from ocisbx.backends.observe import observe_plan, observe_running
 from ocisbx.cli.output import printable, say
 from ocisbx.errors import OcisbxError
 from ocisbx.posture.judge import TIERS, Posture
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ocisbx.backends.base import Call
     from ocisbx.backends.execution import OciExecution
     from ocisbx.plan import Plan
@@ -85,6 +87,11 @@ def observed(plan: Plan, call: Call, hold: Hold) -> tuple[Call, Hold]:
         say(text)
 
     return call._replace(on_step=look), take
+
+
+def say_plan(plan: Plan, extra: Iterable[str]) -> None:
+    """The posture of what would run, on stderr; `extra`: names of this call's own variables."""
+    say(render(observe_plan(plan, extra).posture(), about_plan(plan, "a dry run")).rstrip("\n"))
 
 
 def about_plan(plan: Plan, container_id: str) -> dict[str, str]:

@@ -72,13 +72,15 @@ def groups(subject: Subject) -> Row | None:
     count = subject.effective().groups
     if count is None:
         return None
-    warning = f"it kept {count} of its user's supplementary groups, and may use what those may use"
+    warning = (
+        f"it kept supplementary groups of the caller ({count}): it may use what is open to them"
+    )
     return Row(
         "groups",
         "partial" if count else "enforced",
         source_of(subject, "groups"),
-        f"{count} supplementary groups" if count else "no supplementary groups",
-        "setgroups(2) is denied in its user namespace" if count else "setgroups(2)",
+        f"the caller's: {count}" if count else "none",
+        "setgroups(2) was not called" if count else "setgroups(2)",
         "a directory that is open to a group is not open to it" if not count else "",
         warning if count else "",
     )
