@@ -22,20 +22,21 @@ from ocisbx.posture.spec import SYSTEM_TYPES, known_capability
 from ocisbx.presets import MASKED_PATHS_RESTRICTED, READONLY_PATHS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ocisbx.probe.container import Evidence, IdRow, Mount
 
 SECCOMP_FILTERS = 2
 # The kernel's own trees, and what runtimes lay over their entries.
 KERNEL_TREES = ("/proc", "/sys")
+# mount_namespaces(7): in a peer group with others, or below one.
+PEERS = ("shared:", "master:")
 
 
 def live_facts(seen: Evidence, spec: Facts, own: tuple[str, ...]) -> Facts:
     """`spec` says which paths were to be masked; `own`: directories whose content is ocisbx's."""
     status = seen.status
     assert status is not None
-    mounts = None if seen.mounts is None else _topmost(seen.mounts)
     facts = Facts(
         identity=_identity(seen),
         namespaces=seen.namespaces or None,
@@ -54,38 +55,44 @@ def live_facts(seen: Evidence, spec: Facts, own: tuple[str, ...]) -> Facts:
         oom_score_adj=seen.oom_score_adj,
         descriptors=seen.foreign_files,
     )
-    if not mounts or "/" not in mounts:
-        return facts
+    mounts = _topmost(seen.mounts or ())
+    return _with_mounts(facts, mounts, seen, spec, own) if "/" in mounts else facts
+
+
+def _with_mounts(
+    facts: Facts, mounts: dict[str, Mount], seen: Evidence, spec: Facts, own: tuple[str, ...]
+) -> Facts:
+    def where(test: Callable[[Mount], object]) -> frozenset[str]:
+        return frozenset(point for point, mount in mounts.items() if test(mount))
+
     hidden = _hidden(mounts, spec)
+    fixed = where(lambda mount: _read_only(mount) and _in_kernel_tree(mount.point))
     shown, scratch = _files(mounts, seen.host_mounts, hidden, own)
     return facts._replace(
-        read_only_root="ro" in mounts["/"].options,
+        read_only_root=_read_only(mounts["/"]),
         shown=shown,
         scratch=scratch,
         hidden=hidden | _not_there(MASKED_PATHS_RESTRICTED, spec.hidden, seen, mounts),
-        read_only_paths=frozenset(
-            point
-            for point, mount in mounts.items()
-            if "ro" in mount.options and any(is_below(point, tree) for tree in KERNEL_TREES)
-        )
-        | _not_there(READONLY_PATHS, spec.read_only_paths, seen, mounts),
-        loose=frozenset(point for point, mount in mounts.items() if _loose(mount, hidden)),
-        propagating=frozenset(
-            point
-            for point, mount in mounts.items()
-            if any(word.startswith(("shared:", "master:")) for word in mount.propagation)
-        ),
-        system=frozenset(
-            point
-            for point, mount in mounts.items()
-            if mount.type in SYSTEM_TYPES and "ro" not in mount.options
-        ),
-        devices=frozenset(
-            point
-            for point in mounts
-            if point.startswith("/dev/") and point not in USUAL_DEVICES and point not in hidden
+        read_only_paths=fixed | _not_there(READONLY_PATHS, spec.read_only_paths, seen, mounts),
+        loose=where(lambda mount: _loose(mount, hidden)),
+        propagating=where(lambda mount: any(word.startswith(PEERS) for word in mount.propagation)),
+        system=where(lambda mount: mount.type in SYSTEM_TYPES and not _read_only(mount)),
+        devices=where(
+            lambda mount: (
+                mount.point.startswith("/dev/")
+                and mount.point not in USUAL_DEVICES
+                and mount.point not in hidden
+            )
         ),
     )
+
+
+def _read_only(mount: Mount) -> bool:
+    return "ro" in mount.options
+
+
+def _in_kernel_tree(point: str) -> bool:
+    return any(is_below(point, tree) for tree in KERNEL_TREES)
 
 
 def _topmost(mounts: Iterable[Mount]) -> dict[str, Mount]:
@@ -121,7 +128,7 @@ def _hidden(mounts: dict[str, Mount], spec: Facts) -> frozenset[str]:
     found = set()
     for point, mount in mounts.items():
         empty = posixpath.basename(mount.root) == "null" or (
-            mount.type == "tmpfs" and "ro" in mount.options
+            mount.type == "tmpfs" and _read_only(mount)
         )
         asked = point in (spec.hidden or ())
         if mount.type != "proc" and (asked or empty) and not is_below(point, "/dev"):
@@ -151,12 +158,11 @@ def _files(
     shown: list[Shown] = []
     scratch: list[Scratch] = []
     for point, mount in sorted(mounts.items()):
-        skipped = (*KERNEL_TREES, INIT_DIRECTORY)
         if point in hidden or point in KERNEL_PLACES or mount.type in KERNEL_TYPES:
             continue
-        if any(is_below(point, tree) for tree in skipped):
+        if _in_kernel_tree(point) or is_below(point, INIT_DIRECTORY):
             continue
-        writable = "ro" not in mount.options
+        writable = not _read_only(mount)
         source = host_path(mount, host)
         if source is None or any(is_below(source, place) for place in own):
             if writable:
