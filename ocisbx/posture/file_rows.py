@@ -72,7 +72,7 @@ def host_readable(subject: Subject) -> Row:
         source_of(subject, "shown"),
         listed(names) if names else "nothing of this machine",
         "mount namespace, read-only bind mounts",
-        "nothing else of this machine's files can be named from inside",
+        "besides these and host_writable no file of this machine has a name inside",
     )
 
 

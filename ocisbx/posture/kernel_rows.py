@@ -54,7 +54,7 @@ def user_namespace(subject: Subject) -> Row:
         source_of(subject, field),
         f"uid {who.uid} inside is {outside} on this machine{more}",
         "user namespace (user_namespaces(7))",
-        "whatever gets out has no more rights here than that user",
+        "whatever gets out may do what that user may, and is not root",
         mismatch=mismatch,
     )
     if own and who.outside != 0:

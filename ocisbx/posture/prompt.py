@@ -36,7 +36,12 @@ def prompt(subject: Subject) -> str:
     lines += _calls(subject)
     lines += _limits(subject)
     lines += _end(subject)
-    return "".join(f"{line}\n" for line in [lines[0], *(f"- {line}" for line in lines[1:])])
+    return "".join(f"{_one_line(line)}\n" for line in [lines[0], *(f"- {x}" for x in lines[1:])])
+
+
+def _one_line(text: str) -> str:
+    """A directory's name must not be able to add a rule: newlines and their like are written out."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _user(facts: Facts) -> Iterator[str]:
@@ -46,7 +51,7 @@ def _user(facts: Facts) -> Iterator[str]:
         names = sorted(one.removeprefix("CAP_") for one in facts.capabilities)
         yield f"You are uid {who.uid} ({name}), with these capabilities: {listed(names)}."
     else:
-        yield f"You are uid {who.uid} ({name}) without any capability: {POWERLESS} with EPERM."
+        yield f"You are uid {who.uid} ({name}) without any capability: {POWERLESS}."
     if facts.no_new_privileges:
         yield "Setuid programs run, but give no rights."
 
