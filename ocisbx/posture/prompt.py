@@ -40,7 +40,7 @@ def prompt(subject: Subject) -> str:
 
 
 def _one_line(text: str) -> str:
-    """A directory's name must not be able to add a rule: newlines and their like are written out."""
+    """A directory's name must not be able to add a rule: newlines and the like are written out."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
