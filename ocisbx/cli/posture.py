@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ocisbx.backends.base import Call
     from ocisbx.backends.execution import OciExecution
     from ocisbx.plan import Plan
-    from ocisbx.sandbox import Hold
+    from ocisbx.calls import Hold
 
 COLUMNS = ("name", "state", "source", "holds")
 WIDTH = 100

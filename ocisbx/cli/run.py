@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ocisbx.backends.execution import OciExecution
     from ocisbx.plan import Plan
-    from ocisbx.sandbox import Hold
+    from ocisbx.calls import Hold
 
 Options = dict[str, Any]
 
