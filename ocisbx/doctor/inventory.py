@@ -32,12 +32,13 @@ NEWEST = "of one name the newest first"
 STRONGEST_REASON = "a kernel of the payload's own first, then the order of auto"
 
 
-def report() -> dict[str, Any]:
-    """`host`, `runtimes` (each tried for real), and the orders `auto` and `strongest`."""
-    host = look()
+def report(tell: Tell = lambda _: None) -> dict[str, Any]:
+    """`host`, `runtimes` (each tried for real), and the orders `auto` and `strongest`.
+
+    Takes 5 s at most for each runtime; `tell` hears what is being done.
+    """
     trier = Trier(again=True)
-    trials = [trier.try_runtime(runtime) for runtime in host.runtimes]
-    host = host.model_copy(update={"runtimes": tuple(trial.runtime for trial in trials)})
+    host, trials = try_all(trier, tell)
     return {
         "host": describe_host(host),
         "runtimes": [describe_runtime(trial, trier) for trial in trials],

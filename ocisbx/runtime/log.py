@@ -8,6 +8,9 @@ import os
 # More than any runtime writes about one start; a log that grows beyond it is not read further.
 READ_LIMIT_BYTES = 1 << 16
 LINE_LIMIT = 300
+# runc, crun and runsc write {"level": "error", "msg": ...}, youki "ERROR" and "message".
+ERROR_LEVELS = ("error", "fatal")
+TEXT_KEYS = ("msg", "message")
 
 
 def last_error(log_path: str, output: int) -> str:
@@ -17,9 +20,10 @@ def last_error(log_path: str, output: int) -> str:
     gets there.
     """
     errors = [
-        str(entry["msg"])
+        str(entry[key])
         for entry in _entries(log_path)
-        if entry.get("level") in ("error", "fatal") and "msg" in entry
+        for key in TEXT_KEYS
+        if key in entry and str(entry.get("level")).lower() in ERROR_LEVELS
     ]
     if errors:
         return _one_line(errors[-1])
