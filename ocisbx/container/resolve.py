@@ -88,7 +88,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         binds=files.binds,
         tmpfs=files.tmpfs,
         identity=who,
-        environment=_environment(merged, who, files.workdir),
+        environment=_environment(merged, who, confinement, files.workdir),
         network=merged.network or "none",
         confinement=confinement,
         limits=held,
@@ -189,9 +189,14 @@ def _enforced(value: object, how: str) -> EnforcementEntry:
     return EnforcementEntry(requested=shown, actual=shown, state=EnforcementState.ENFORCED, how=how)
 
 
-def _environment(merged: SandboxConfig, who: Identity, workdir: str) -> Environment:
+def _environment(
+    merged: SandboxConfig, who: Identity, confinement: Confinement, workdir: str
+) -> Environment:
     """A clean environment with what programs cannot do without, then the caller's words."""
     unset = set(merged.env.unset)
+    # GNU tar takes uid 0 for one who can give files away, and fails on what others packed.
+    gives_away = "CAP_CHOWN" in confinement.capabilities and sum(r.size for r in who.uid_map) > 1
+    for_tar = {} if who.uid != 0 or gives_away else {"TAR_OPTIONS": "--no-same-owner"}
     fixed = {
         "PATH": DEFAULT_PATH,
         "HOME": who.home,
@@ -199,7 +204,8 @@ def _environment(merged: SandboxConfig, who: Identity, workdir: str) -> Environm
         "LOGNAME": who.name,
         "PWD": workdir,
         "OCISBX": "1",
-    } | dict(merged.env.set)
+    }
+    fixed |= for_tar | dict(merged.env.set)
     # The caller's own values win over ours, and `set` over both.
     inherit = dict.fromkeys([*SAFE_NAMES, *merged.env.inherit])
     return Environment(

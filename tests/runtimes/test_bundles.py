@@ -71,6 +71,7 @@ def shows_the_environment(result: RunResult, home: str) -> None:
         "LOGNAME": "root",
         "OCISBX": "1",
         "PWD": f"{home}/project",
+        "TAR_OPTIONS": "--no-same-owner",
         "TZ": "Europe/Berlin",
         "USER": "root",
     }
