@@ -165,9 +165,8 @@ def check_hybrid(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             name="crun-hybrid",
             severity=Severity.INFORMS,
-            evidence=f"cgroup hierarchy {seen.host.cgroups.hierarchy}; {', '.join(refusing)}: "
-            "cgroups in hybrid mode not supported, as it says",
+            evidence=f"cgroup hierarchy {seen.host.cgroups.hierarchy}, to which "
+            f"{', '.join(refusing)} says: cgroups in hybrid mode not supported",
             consequence="ocisbx starts it in namespaces in which cgroup v2 is mounted alone "
             "(ocisbx-cell); started by hand it fails",
-            remedy=find_scene(seen).remedy.format(sudo=sudo(seen.host.uid)),
         )

@@ -169,7 +169,7 @@ def _finding(
         evidence=f"{runtime.path} is {runtime.name} {runtime.version}, which by its version has "
         f"{number} (all are closed in: {SOUND_VERSIONS[runtime.name]})",
         consequence=told,
-        remedy=_update(seen, runtime),
+        remedy=_update(seen, runtime) if reached else "",
     )
 
 
