@@ -17,11 +17,11 @@ from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.plan import fingerprint
 from ocisbx.plans import load_plan, plan_key, store_plan
 from ocisbx.result import RunResult, Termination, describe_end
-from ocisbx.sandbox import run_plan
+from ocisbx.sandbox import Renewal, run_plan
 from ocisbx.values import check_command, check_name, check_text, parse_env, parse_env_file, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from types import FrameType
 
     from ocisbx.backends.execution import OciExecution
@@ -79,7 +79,7 @@ def run_main(arguments: list[str]) -> int:
             json="json" in options,
             kept=kept,
             # A kept bundle is what it is.
-            recompile=None if kept else partial(compile_plan, options, key_of(options)),
+            renewal=None if kept else renewal_of(options),
         )
 
 
@@ -128,7 +128,8 @@ def find_plan(options: Mapping[str, Any]) -> Plan:
     key = key_of(options)
     plan = load_plan(key) if key else None
     if plan is None:
-        plan = compile_plan(options, key)
+        plan = compile_plan(options)
+        keep_plan(key, plan)
         if "json" not in options:
             from ocisbx.cli.notes import notes, unsaid  # noqa: PLC0415 -- with a new plan only
 
@@ -149,14 +150,22 @@ def key_of(options: Mapping[str, Any]) -> str:
         return ""
 
 
-def compile_plan(options: Mapping[str, Any], key: str) -> Plan:
-    """A new plan, kept under `key` unless that is empty. Raises as `find_plan`."""
+def compile_plan(options: Mapping[str, Any]) -> Plan:
+    """A new plan. Raises as `find_plan`."""
     from ocisbx.cli.prepare import compile_options  # noqa: PLC0415 -- needs the models
 
-    plan = compile_options(options)
+    return compile_options(options)
+
+
+def keep_plan(key: str, plan: Plan) -> None:
+    """Keep it for later calls, unless the key is empty."""
     if key:
         store_plan(key, plan)
-    return plan
+
+
+def renewal_of(options: Mapping[str, Any]) -> Renewal:
+    """What to run instead, should the plan's runtime fail."""
+    return Renewal(partial(compile_plan, options), partial(keep_plan, key_of(options)))
 
 
 def config_path(options: Mapping[str, Any]) -> str | None:
@@ -188,7 +197,7 @@ def execute(
     audit: bool,
     json: bool,
     kept: str | None = None,
-    recompile: Callable[[], Plan] | None = None,
+    renewal: Renewal | None = None,
 ) -> int:
     """Run it to its end and say what has to be said; the exit code."""
     interrupts.running = True
@@ -202,7 +211,7 @@ def execute(
             resolve_s=resolve_s,
             audit=audit,
             hold=interrupts.hold,
-            recompile=recompile,
+            renewal=renewal,
         )
     except RuntimeFailed:
         if interrupts.count:
