@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ocisbx.plan import Plan
 
 TRIAL_TIMEOUT_S = 5.0
+# What a platform gets at least: a share is told in tenths of a second.
+SHORTEST_S = 0.1
 # What it takes to say in whose words a start was given up.
 SETTLE_S = 0.5
 SELF_TEST = ("cat", "/proc/self/status")
@@ -95,8 +97,8 @@ class Trier:
         tried = platforms(runtime, platform)
         until = time.monotonic() + self._timeout_s
         for number, one in enumerate(tried):
-            share_s = max(0.0, until - time.monotonic()) / (len(tried) - number)
-            record = self._record(runtime, one, share_s)
+            left_s = max(SHORTEST_S, until - time.monotonic())
+            record = self._record(runtime, one, round(left_s / (len(tried) - number), 1))
             trial = Trial(
                 _annotated(runtime, one, record, "; ".join(passed)),
                 words=record.words,

@@ -23,8 +23,8 @@ SYSTEMD = "systemctl --user status  # youki needs this manager, and cgroup v2 al
 # Words of runtimes, and what cures them; the first that is found counts.
 CURES: tuple[tuple[str, str], ...] = (
     ("config provided but seccomp not supported", BUILD["runc"]),
-    ("support for managing cgroups is not available", BUILD["youki"]),
     ("cgroup feature is required", BUILD["youki"]),
+    ("support for managing cgroups is not available", SYSTEMD),
     ("failed to create dir /sys/fs/cgroup", SYSTEMD),
 )  # fmt: skip
 

@@ -227,6 +227,7 @@ def test_a_failing_gvisor_never_gives_way_in_locked_down() -> None:
         (("auto",), CRUN, "shared", "shared", EnforcementState.ENFORCED),
         (("strongest",), RUNSC, "own", "own", EnforcementState.ENFORCED),
         (("strongest",), CRUN, "own", "shared", EnforcementState.UNSUPPORTED),
+        (("/opt/runsc", "crun"), CRUN, "own", "shared", EnforcementState.UNSUPPORTED),
         (("runsc", "crun"), CRUN, "own", "shared", EnforcementState.UNSUPPORTED),
         (("crun", "runsc"), RUNSC, "own", "own", EnforcementState.ENFORCED),
     ],
