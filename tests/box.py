@@ -17,7 +17,7 @@ import psutil
 import ocisbx
 from ocisbx.probe.processes import command_line, processes
 from ocisbx.probe.runtimes import find_runtimes
-from ocisbx.quirks import parse_version
+from ocisbx.quirks import LACKS, Lack, lacks, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,6 +102,15 @@ class Box:
         result = self.sh(script, **options)
         assert result.exit_code == 0, (result.termination, result.exit_code, result.stderr)
         return result.stdout.decode()
+
+    def lacks(self, promise: str) -> Lack | None:
+        """What the quirks data says in place of this promise; None: the runtime keeps it."""
+        assert promise in {lack.promise for lack in LACKS}
+        return lacks(self.runtime.name, self.runtime.version).get(promise)
+
+    def serving(self) -> list[int]:
+        """The processes of a runtime that works for this box: all that the host sees of gVisor."""
+        return running(str(self.run_directory))
 
     def left(self) -> list[str]:
         """What a call left behind: bundles, names, processes that serve one."""

@@ -20,7 +20,7 @@ from ocisbx.backends.endings import SETTLE_S, Escalation, Ways
 from ocisbx.init import protocol
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
 from ocisbx.result import ResourceUsage
-from ocisbx.runtime.log import last_error
+from ocisbx.runtime.log import error_words
 
 if TYPE_CHECKING:
     import socket
@@ -374,7 +374,11 @@ class OciExecution:
         ended = status.exit_code if status.signal is None else -status.signal
         words = ""
         if not isinstance(self._report, End):
-            words = self._hung or last_error(self._bundle.log, self._printed)
+            words = self._hung or error_words(
+                self._bundle.log,
+                self._printed,
+                cause_first=self._client.quirks.cause_first,
+            )
         return Evidence(
             ready=self._ready,
             started=self._started,

@@ -26,7 +26,7 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         template=make_template(container),
         nodes=tuple(_root_node(node) for node in container.root.nodes),
         root_directory=container.root.directory,
-        share_root=_may_share_root(container) and host.uid != 0,
+        share_root=_may_share_root(container) and host.uid != 0 and not quirks.writes_root,
         runtime=RuntimeInfo(
             requested=container.runtime_requested,
             name=container.runtime.name,

@@ -58,6 +58,7 @@ def wanted_runtime(config: SandboxConfig) -> Wanted:
         names=tuple(merged.runtime.names),
         platform=merged.runtime.platform,
         needs=frozenset(name for name, needed in needs.items() if needed),
+        network=merged.network or "none",
         own_kernel=PRESETS[config.preset].own_kernel and not lenient,
     )
 

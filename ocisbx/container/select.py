@@ -36,6 +36,7 @@ class Wanted(NamedTuple):
     platform: str | None = None
     needs: frozenset[str] = frozenset()
     own_kernel: bool = False
+    network: str = "none"
 
 
 def has_own_kernel(runtime: RuntimeBinary) -> bool:
@@ -64,6 +65,8 @@ def objection(runtime: RuntimeBinary, wanted: Wanted) -> str:
     """Why this candidate is not taken; empty: it is."""
     if runtime.trouble:
         return runtime.trouble
+    if wanted.network not in find_quirks(runtime.name, runtime.version).networks:
+        return f"it cannot give network {wanted.network}"
     ignored = sorted(wanted.needs & set(runtime.ignores))
     if ignored:
         return f"it ignores {', '.join(ignored)}"
@@ -136,4 +139,7 @@ def _unheld(wanted: Wanted, tried: list[RuntimeBinary]) -> tuple[str, str]:
             f"{', '.join(ignored)} cannot be enforced here",
             f"install crun or runc as your distribution builds them; {USE_ANOTHER}",
         )
+    networks = [find_quirks(r.name, r.version).networks for r in sound]
+    if not any(wanted.network in known for known in networks):
+        return f"network {wanted.network} cannot be had here", USE_ANOTHER
     return "a kernel of the payload's own cannot be had here", INSTALL_OWN_KERNEL

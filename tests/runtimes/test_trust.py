@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ocisbx.backends.lower import compile_plan
+from ocisbx.backends.compile import compile_plan
 from ocisbx.config import SandboxConfig
 from ocisbx.container.merge import merge_preset
 from ocisbx.probe.gather import gather
