@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.audit import write_audit
 from ocisbx.backends.gc import sweep
 from ocisbx.backends.oci import OciBackend
 from ocisbx.errors import OcisbxError, RuntimeFailed
 from ocisbx.outcome import Failure
-from ocisbx.result import RunResult, Termination, Timings
+from ocisbx.result import EnforcementState, RunResult, Termination, Timings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ocisbx.backends.base import Call
     from ocisbx.backends.execution import OciExecution
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
-    from ocisbx.result import Captured, Hint
+    from ocisbx.result import Captured, Enforced, Hint
 
     Hold = Callable[[OciExecution], None] | None
+
+
+class Renewal(NamedTuple):
+    """What replaces a plan whose runtime failed: `compile` chooses anew, `keep` is for what is then
+    used. What would hold less than the plan did is not."""
+
+    compile: Callable[[], Plan]
+    keep: Callable[[Plan], None]
 
 
 def run_plan(
@@ -32,11 +40,11 @@ def run_plan(
     resolve_s: float = 0.0,
     audit: bool = True,
     hold: Hold = None,
-    recompile: Callable[[], Plan] | None = None,
+    renewal: Renewal | None = None,
 ) -> RunResult:
     """Run one call of a plan to its end; `hold` is shown the execution once it has started.
 
-    When the runtime failed before the payload ran, `recompile` chooses anew, once.
+    When the runtime failed before the payload ran, `renewal` gives another plan, once.
 
     Raises:
         OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
@@ -44,8 +52,8 @@ def run_plan(
     sweep()
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     execution, verdict, captured = _launch(plan, call, hold)
-    if isinstance(verdict, Failure) and not execution.payload_ran and recompile is not None:
-        second = _choose_again(plan, recompile)
+    if isinstance(verdict, Failure) and not execution.payload_ran and renewal is not None:
+        second = _choose_again(plan, renewal)
         if second is not None:
             plan = second
             execution, verdict, captured = _launch(plan, call, hold)
@@ -74,17 +82,29 @@ def _launch(
     return execution, verdict, captured
 
 
-def _choose_again(plan: Plan, recompile: Callable[[], Plan]) -> Plan | None:
+def _choose_again(plan: Plan, renewal: Renewal) -> Plan | None:
     """A plan on what proves sound now; None: nothing does, or only what holds less."""
     from ocisbx.backends.compile import forget  # noqa: PLC0415 -- the models, for a failure only
 
     forget(plan)
     try:
-        second = recompile()
+        second = renewal.compile()
     except OcisbxError:
         return None
-    kernels = [one.enforcement["kernel"].actual for one in (plan, second)]
-    return None if kernels == ["own", "shared"] else second
+    if _holds_less(second.enforcement, plan.enforcement):
+        return None
+    renewal.keep(second)
+    return second
+
+
+def _holds_less(one: Mapping[str, Enforced], other: Mapping[str, Enforced]) -> bool:
+    """Whether something of `other` is held less well by `one`."""
+    order = list(EnforcementState)
+    kernels = [entries["kernel"].actual for entries in (other, one)]
+    return kernels == ["own", "shared"] or any(
+        name not in one or order.index(one[name].state) > order.index(entry.state)
+        for name, entry in other.items()
+    )
 
 
 def _result(

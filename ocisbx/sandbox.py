@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ocisbx.backends.base import START_TIMEOUT_S, Call
-from ocisbx.calls import run_plan
+from ocisbx.calls import Renewal, run_plan
 from ocisbx.capture import check_input
 from ocisbx.values import check_command
 
@@ -70,9 +70,11 @@ class Sandbox:
         self._resolve_s = time.monotonic() - started
         return plan
 
-    def _recompile(self) -> Plan:
-        self._plan = _compile(self.config)
-        return self._plan
+    def _renewal(self) -> Renewal:
+        def keep(plan: Plan) -> None:
+            self._plan = plan
+
+        return Renewal(partial(_compile, self.config), keep)
 
     def prompt(self) -> str:
         """What holds for its commands, as a short text for a model's system prompt. Errors as
@@ -106,7 +108,7 @@ class Sandbox:
             call,
             resolve_s=self._resolve_s,
             audit=self._audit,
-            recompile=self._recompile,
+            renewal=self._renewal(),
         )
 
     def start(
@@ -135,7 +137,7 @@ class Sandbox:
                 resolve_s=resolve_s,
                 audit=audit,
                 hold=hold,
-                recompile=self._recompile,
+                renewal=self._renewal(),
             )
         )
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from ocisbx.backends.base import Call
     from ocisbx.backends.execution import OciExecution
-    from ocisbx.plan import Plan
     from ocisbx.calls import Hold
+    from ocisbx.plan import Plan
 
 COLUMNS = ("name", "state", "source", "holds")
 WIDTH = 100

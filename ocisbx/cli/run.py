@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Call
-from ocisbx.calls import run_plan
+from ocisbx.calls import Renewal, run_plan
 from ocisbx.cli.options import parse, wants_help
 from ocisbx.cli.output import printable, put, say
 from ocisbx.cli.run_options import CONTAINER, LATER, RUN
@@ -22,12 +22,12 @@ from ocisbx.result import RunResult, Termination, describe_end
 from ocisbx.values import check_command, check_name, check_text, parse_env, parse_env_file, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from types import FrameType
 
     from ocisbx.backends.execution import OciExecution
-    from ocisbx.plan import Plan
     from ocisbx.calls import Hold
+    from ocisbx.plan import Plan
 
 Options = dict[str, Any]
 
@@ -80,7 +80,7 @@ def run_main(arguments: list[str]) -> int:
             resolve_s=time.monotonic() - started,
             kept=kept,
             # A kept bundle is what it is.
-            recompile=None if kept else partial(compile_plan, options, key_of(options)),
+            renewal=None if kept else renewal_of(options),
         )
 
 
@@ -129,7 +129,8 @@ def find_plan(options: Mapping[str, Any]) -> Plan:
     key = key_of(options)
     plan = load_plan(key) if key else None
     if plan is None:
-        plan = compile_plan(options, key)
+        plan = compile_plan(options)
+        keep_plan(key, plan)
         if "json" not in options:
             from ocisbx.cli.notes import notes, unsaid  # noqa: PLC0415 -- with a new plan only
 
@@ -150,14 +151,22 @@ def key_of(options: Mapping[str, Any]) -> str:
         return ""
 
 
-def compile_plan(options: Mapping[str, Any], key: str) -> Plan:
-    """A new plan, kept under `key` unless that is empty. Raises as `find_plan`."""
+def compile_plan(options: Mapping[str, Any]) -> Plan:
+    """A new plan. Raises as `find_plan`."""
     from ocisbx.cli.prepare import compile_options  # noqa: PLC0415 -- needs the models
 
-    plan = compile_options(options)
+    return compile_options(options)
+
+
+def keep_plan(key: str, plan: Plan) -> None:
+    """Keep it for later calls, unless the key is empty."""
     if key:
         store_plan(key, plan)
-    return plan
+
+
+def renewal_of(options: Mapping[str, Any]) -> Renewal:
+    """What to run instead, should the plan's runtime fail."""
+    return Renewal(partial(compile_plan, options), partial(keep_plan, key_of(options)))
 
 
 def config_path(options: Mapping[str, Any]) -> str | None:
@@ -188,7 +197,7 @@ def execute(
     *,
     resolve_s: float,
     kept: str | None = None,
-    recompile: Callable[[], Plan] | None = None,
+    renewal: Renewal | None = None,
 ) -> int:
     """Run it to its end and say what has to be said (`options`: json, posture, no-audit); the
     exit code."""
@@ -208,7 +217,7 @@ def execute(
             resolve_s=resolve_s,
             audit="no-audit" not in options,
             hold=hold,
-            recompile=recompile,
+            renewal=renewal,
         )
     except RuntimeFailed:
         if interrupts.count:
