@@ -52,11 +52,15 @@ class Entry(Facts):
 
 
 class RuntimeBinary(Facts):
-    """A runtime that was found: its own `--version` says name and version."""
+    """A runtime that was found: its own `--version` says name and version.
+
+    `landlock_abi`: of the kernel that its payloads see; 0: none, None: not known.
+    """
 
     name: str
     path: str
     version: str
+    landlock_abi: int | None = None
 
 
 class IdRange(Facts):

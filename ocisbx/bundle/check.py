@@ -127,8 +127,12 @@ def _init(document: Document, path: str) -> Found:
     args = (document.get("process") or {}).get("args") or [""]
     if args[0] != INIT_NODE:
         return
-    if args[1:2] != ["--"] or len(args) < 3:
-        yield ("process", "args"), f"must be {INIT_NODE}, --, and the command"
+    words = args[1:]
+    while words[:1] == ["-w"] and words[1:] and words[1].startswith("/"):
+        words = words[2:]
+    if words[:1] != ["--"] or len(words) < 2:
+        usage = f"{INIT_NODE}, for Landlock -w and an absolute path each, --, and the command"
+        yield ("process", "args"), f"must be {usage}"
     if any(mount["destination"] == INIT_NODE for mount in document.get("mounts") or ()):
         return
     root = (document.get("root") or {}).get("path", "")

@@ -8,6 +8,7 @@ from ocisbx.capabilities import apply_capabilities
 from ocisbx.config import SandboxConfig
 from ocisbx.container import identity, limits, view
 from ocisbx.container.files import choose_files
+from ocisbx.container.landlock import confine_writing
 from ocisbx.container.limits import Asked, refuse_or_declare
 from ocisbx.container.model import (
     Capture,
@@ -77,6 +78,9 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
     confinement, entries = _confine(config, merged, level, host)
+    confinement, entries["landlock"] = confine_writing(
+        confinement, files, runtime.landlock_abi, wished=level.landlock
+    )
     asked = _asked_limits(config, merged)
     held, limit_entries = limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
     entries |= _plain_entries(config, merged, read_only_root=read_only_root)

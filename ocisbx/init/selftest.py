@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ocisbx.errors import RuntimeFailed
 
@@ -87,7 +87,7 @@ def parse_self_test(output: bytes) -> SelfTest:
         RuntimeFailed: it is anything but a whole self-test.
     """
     # Where the kernel has no such line.
-    values: dict[str, object] = dict.fromkeys(field for field, _ in _STATUS.values())
+    values: dict[str, Any] = dict.fromkeys(field for field, _ in _STATUS.values())
     missing = set(_LINES)
     try:
         for line in output.decode("ascii").removesuffix("\n").split("\n"):
@@ -105,4 +105,4 @@ def parse_self_test(output: bytes) -> SelfTest:
             why=str(error)[: 2 * _SHOWN_CHARACTERS],
             remedy=f"see it with: ocisbx run -- {' '.join(ARGV)}",
         ) from error
-    return SelfTest(**values)  # type: ignore[arg-type] -- each read by the row of its field
+    return SelfTest(**values)

@@ -125,8 +125,10 @@ class _Cache:
     def get(self, path: str) -> RuntimeBinary | None:
         row = self._rows.get(self._key(path))
         try:
-            return RuntimeBinary(path=path, **row) if row else None
-        except (TypeError, ValueError):
+            return (
+                RuntimeBinary(path=path, name=row["name"], version=row["version"]) if row else None
+            )
+        except (LookupError, TypeError, ValueError):
             return None
 
     def put(self, path: str, runtime: RuntimeBinary) -> None:
