@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ocisbx.container.files import Files
+    from ocisbx.presets import Level
 
 # The devices and the files of one's own processes (comm, oom_score_adj); what else of /proc can be
 # written the mounts decide.
@@ -35,13 +36,11 @@ PASSING: Final = frozenset({"SCMP_ACT_ALLOW", "SCMP_ACT_LOG"})
 
 
 def confine_writing(
-    confinement: Confinement, files: Files, abi: int | None, *, wished: bool
+    confinement: Confinement, files: Files, abi: int | None, level: Level
 ) -> tuple[Confinement, EnforcementEntry]:
-    """The confinement with the paths beneath which the payload may write, and what is declared.
-
-    `abi`: as `RuntimeBinary.landlock_abi`; `wished`: what the isolation level says.
-    """
-    if not wished:
+    """The confinement with the paths beneath which the payload may write, and what is declared;
+    `abi` as `RuntimeBinary.landlock_abi`."""
+    if not level.landlock:
         entry = _entry(
             requested=False, actual=False, how="the isolation level leaves writing to the mounts"
         )

@@ -27,6 +27,7 @@ from ocisbx.result import EnforcementState
 from ocisbx.values import UNLIMITED
 
 if TYPE_CHECKING:
+    from ocisbx.container.files import Files
     from ocisbx.host import Host
 
 T = TypeVar("T")
@@ -77,10 +78,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
     )
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
-    confinement, entries = _confine(config, merged, level, host)
-    confinement, entries["landlock"] = confine_writing(
-        confinement, files, runtime.landlock_abi, wished=level.landlock
-    )
+    confinement, entries = _confine(config, merged, level, host, files, runtime.landlock_abi)
     asked = _asked_limits(config, merged)
     held, limit_entries = limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
     entries |= _plain_entries(config, merged, read_only_root=read_only_root)
@@ -145,7 +143,12 @@ def _checked(merged: SandboxConfig) -> SandboxConfig:
 
 
 def _confine(
-    config: SandboxConfig, merged: SandboxConfig, level: Level, host: Host
+    config: SandboxConfig,
+    merged: SandboxConfig,
+    level: Level,
+    host: Host,
+    files: Files,
+    landlock_abi: int | None,
 ) -> tuple[Confinement, dict[str, EnforcementEntry]]:
     isolation = merged.isolation
     wished = DEFAULT_RLIMITS | dict(merged.limits.rlimits)
@@ -161,8 +164,10 @@ def _confine(
         readonly_paths=_given(isolation.readonly_paths, level.readonly_paths),
         rlimits=rlimits,
     )
+    confinement, writing = confine_writing(confinement, files, landlock_abi, level)
     capabilities = ", ".join(confinement.capabilities) or "none"
     entries = {
+        "landlock": writing,
         "capabilities": _enforced(capabilities, "all five sets (capabilities(7))"),
         "no_new_privileges": _enforced(confinement.no_new_privileges, "prctl(2)"),
         "seccomp": _enforced(profile, "seccomp(2) filter, set by the runtime"),
