@@ -57,6 +57,7 @@ class RuntimeBinary(Facts):
     The rest is known of one that was tried (`trouble` empty: it ran a container). `platform` is
     the one that worked; `passed_over` says why not those before it ("systrap: words").
     `ignores` holds names of `enforcement` that it says yes to and does not do.
+    `landlock_abi` is that of the kernel that its payloads see; 0: none, None: not known.
     """
 
     name: str
@@ -67,6 +68,7 @@ class RuntimeBinary(Facts):
     platform: str | None = None
     passed_over: str = ""
     ignores: tuple[str, ...] = ()
+    landlock_abi: int | None = None
 
 
 class IdRange(Facts):

@@ -52,6 +52,7 @@ STAGES: dict[int, str] = {
     2: "the payload's descriptors cannot be set up",
     3: "the working directory cannot be entered",
     4: "the command cannot be executed",
+    5: "Landlock cannot be set up",
 }
 
 

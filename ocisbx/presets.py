@@ -44,7 +44,7 @@ PRESETS: dict[str, Preset] = {
         description="as coding-agent, with the network and more room: installs and downloads",
         opens=(
             "what coding-agent opens, and the host's network: the internet, the local network, "
-            "every port on localhost and the host's abstract unix sockets"
+            "every port on localhost and, before Linux 6.12, the host's abstract unix sockets"
         ),
         fields={
             "network": "host",
@@ -74,9 +74,9 @@ PRESETS: dict[str, Preset] = {
     "yolo": Preset(
         description="a container for convenience, not for protection",
         opens=(
-            "what balanced opens, a writable root (of this container only, where the root is a "
-            "directory), the usual capabilities within its user namespace, and all of the "
-            "machine's memory, processors and processes"
+            "what balanced opens, the host's abstract unix sockets, a writable root (of this "
+            "container only, where the root is a directory), the usual capabilities within its "
+            "user namespace, and all of the machine's memory, processors and processes"
         ),
         fields={
             "network": "host",
@@ -87,7 +87,7 @@ PRESETS: dict[str, Preset] = {
 
 
 class Level(NamedTuple):
-    """What an isolation level decides; every field can be overridden in `[isolation]`."""
+    """What an isolation level decides; every field but `landlock` can be overridden."""
 
     description: str
     capabilities: tuple[str, ...]
@@ -96,6 +96,8 @@ class Level(NamedTuple):
     masked_paths: tuple[str, ...]
     readonly_paths: tuple[str, ...]
     read_only_root: bool
+    # Writing is confined once more, inside the mounts: see ocisbx-init(7).
+    landlock: bool
 
 
 # moby/profiles and moby oci/defaults.go (2026-06), as far as a path can name them: runtimes do not
@@ -160,6 +162,7 @@ ISOLATION_LEVELS: dict[str, Level] = {
         masked_paths=(),
         readonly_paths=(),
         read_only_root=False,
+        landlock=False,
     ),
     "baseline": Level(
         description="what docker gives a container, without gaining rights by setuid programs",
@@ -169,6 +172,7 @@ ISOLATION_LEVELS: dict[str, Level] = {
         masked_paths=MASKED_PATHS,
         readonly_paths=READONLY_PATHS,
         read_only_root=False,
+        landlock=False,
     ),
     "restricted": Level(
         description="no capabilities, every mask, a root that cannot be written",
@@ -178,5 +182,6 @@ ISOLATION_LEVELS: dict[str, Level] = {
         masked_paths=MASKED_PATHS_RESTRICTED,
         readonly_paths=READONLY_PATHS,
         read_only_root=True,
+        landlock=True,
     ),
 }

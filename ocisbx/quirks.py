@@ -51,7 +51,7 @@ class Quirks(NamedTuple):
     # clone3 under a filter: "enosys" makes glibc fall back to clone, which a filter can judge;
     # gVisor answers EPERM whatever errnoRet says, after which no thread starts.
     clone3: Literal["enosys", "allow"] = "enosys"
-    # Lines of proc_pid_status(5) that it does not show inside.
+    # Fields of the init's self-test for which its kernel has no line in proc_pid_status(5).
     untold: tuple[str, ...] = ()
     # The first error of its log is the cause, the last one only says that it could not start.
     cause_first: bool = False
@@ -135,7 +135,7 @@ TABLE: tuple[Quirks, ...] = (
         # No --pass-fd: its own stdio is the payload's, and its exit status the payload's.
         socket_args=None,
         # It always sets it (runsc/specutils: "noNewPrivileges ... assumed to always be set").
-        untold=("NoNewPrivs", "CapAmb"),
+        untold=("no_new_privs", "cap_amb"),
         networks=("none",),
         global_args=("--ignore-cgroups",),
         root_cgroup=False,

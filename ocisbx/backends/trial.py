@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx.backends.base import Call
 from ocisbx.backends.lower import lower
@@ -18,7 +18,7 @@ from ocisbx.container.merge import merge_preset
 from ocisbx.container.resolve import resolve
 from ocisbx.container.select import platforms
 from ocisbx.errors import OcisbxError
-from ocisbx.init.selftest import SelfTest, parse_self_test
+from ocisbx.init.selftest import ARGV, SelfTest, parse_self_test
 from ocisbx.outcome import Failure
 from ocisbx.probe.gather import gather
 from ocisbx.probe.remembered import TrialRecord, runtime_memory
@@ -36,30 +36,27 @@ TRIAL_TIMEOUT_S = 5.0
 SHORTEST_S = 0.1
 # What it takes to say in whose words a start was given up.
 SETTLE_S = 0.5
-SELF_TEST = ("cat", "/proc/self/status")
 
-# What the payload must see of itself under the default profile, by name of `enforcement`.
-EXPECTED: tuple[tuple[str, str, str], ...] = (
-    ("seccomp", "Seccomp", "2"),
-    ("no_new_privileges", "NoNewPrivs", "1"),
-    *(
-        ("capabilities", f"Cap{name}", "0000000000000000")
-        for name in ("Eff", "Prm", "Inh", "Bnd", "Amb")
-    ),
+# What the payload must see of itself under the default profile, by name of `enforcement`: a field
+# of SelfTest and its value.
+EXPECTED: tuple[tuple[str, str, object], ...] = (
+    ("seccomp", "seccomp", 2),
+    ("no_new_privileges", "no_new_privs", True),
+    *(("capabilities", f"cap_{name}", 0) for name in ("eff", "prm", "inh", "bnd", "amb")),
 )
 
 
 class Trial(NamedTuple):
     """How it went: `words` are empty when it worked, else those of whoever refused, with `remedy`.
 
-    `inside` holds what the self-test saw.
+    `inside` holds the fields of SelfTest; empty where it did not come to it.
     """
 
     runtime: RuntimeBinary
     words: str = ""
     remedy: str = ""
     wall_s: float = 0.0
-    inside: Mapping[str, str] = MappingProxyType({})
+    inside: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def works(self) -> bool:
@@ -125,7 +122,7 @@ class Trier:
         if not self._may_try:
             return TrialRecord("", "", 0.0, 0.0, {})
         started = time.monotonic()
-        words, remedy, inside = "", "", SelfTest()
+        words, remedy, inside = "", "", None
         try:
             words, inside = self._run(runtime, platform, timeout_s)
         except OcisbxError as error:
@@ -134,7 +131,8 @@ class Trier:
         except OSError as error:
             # The kernel refused something in the middle of a launch: an answer too.
             words = str(error)
-        made = TrialRecord(words, remedy, time.monotonic() - started, time.time(), inside.rows)
+        seen = {} if inside is None else inside._asdict()
+        made = TrialRecord(words, remedy, time.monotonic() - started, time.time(), seen)
         memory.put_trial(runtime.path, platform, made)
         memory.save()
         self._made[key] = made
@@ -157,21 +155,20 @@ class Trier:
 
     def _run(
         self, runtime: RuntimeBinary, platform: str | None, timeout_s: float
-    ) -> tuple[str, SelfTest]:
+    ) -> tuple[str, SelfTest | None]:
         plan = self.plan(runtime, platform)
-        call = Call(argv=SELF_TEST, environment={}, start_timeout_s=timeout_s)
+        call = Call(argv=ARGV, environment={}, start_timeout_s=timeout_s)
         with OciBackend().launch(plan, call) as execution:
             verdict = execution.wait(timeout_s + SETTLE_S)
             if verdict is None:
-                return f"it had not ended after {timeout_s:g} s", SelfTest()
+                return f"it had not ended after {timeout_s:g} s", None
             captured, _ = execution.stdio.finish(keep=False)
-        text = captured.read().decode(errors="replace")
         if isinstance(verdict, Failure):
-            return f"{verdict.what}: {verdict.why}", SelfTest()
+            return f"{verdict.what}: {verdict.why}", None
         if verdict.termination is not Termination.EXITED or verdict.exit_code != 0:
-            return f"the self-test ended: {verdict.termination}, {text[-200:]!r}", SelfTest()
-        told = parse_self_test(text)
-        return ("", told) if told.rows else ("the self-test told nothing", told)
+            shown = captured.read()[-200:]
+            return f"the self-test ended: {verdict.termination}, {shown!r}", None
+        return "", parse_self_test(captured.read())
 
 
 def _annotated(
@@ -184,6 +181,7 @@ def _annotated(
             "trouble": record.words,
             "remedy": record.remedy,
             "ignores": _ignored(runtime, record),
+            "landlock_abi": record.inside.get("landlock"),
         }
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ocisbx.bundle.directory import CONFIG_FILE
 from ocisbx.bundle.kept import read_config
-from ocisbx.bundle.view import INIT_NODE
+from ocisbx.bundle.view import INIT_NODE, payload_argv
 from ocisbx.errors import BundleError
 from ocisbx.oci import Violation, violations
 from ocisbx.oci.violation import json_path
@@ -127,8 +127,9 @@ def _init(document: Document, path: str) -> Found:
     args = (document.get("process") or {}).get("args") or [""]
     if args[0] != INIT_NODE:
         return
-    if args[1:2] != ["--"] or len(args) < 3:
-        yield ("process", "args"), f"must be {INIT_NODE}, --, and the command"
+    if not payload_argv(args):
+        usage = f"{INIT_NODE}, for Landlock -w and an absolute path each, --, and the command"
+        yield ("process", "args"), f"must be {usage}"
     if any(mount["destination"] == INIT_NODE for mount in document.get("mounts") or ()):
         return
     root = (document.get("root") or {}).get("path", "")

@@ -35,6 +35,15 @@ IN_USE_S = 7 * 86400.0
 TOUCH_S = 3600.0
 
 
+def payload_argv(args: list[str]) -> list[str]:
+    """The command behind the init's own words in process.args (ocisbx-init(7)); empty where they
+    are not the init's."""
+    words = args[1:]
+    while words[:1] == ["-w"] and words[1:] and words[1].startswith("/"):
+        words = words[2:]
+    return words[1:] if args[:1] == [INIT_NODE] and words[:1] == ["--"] else []
+
+
 @cache
 def init_bytes() -> bytes:
     """The init for this machine, read once. Raises RuntimeMissing when it was not built."""

@@ -10,6 +10,7 @@ from ocisbx.backends.kept import keep_bundle, kept_plan, rerun_command, shell_li
 from ocisbx.bundle.check import check_bundle
 from ocisbx.bundle.diff import ABSENT, differences
 from ocisbx.bundle.kept import read_config
+from ocisbx.bundle.view import payload_argv
 from ocisbx.cli.options import JSON, Option, Syntax, parse, wants_help
 from ocisbx.cli.output import printable, put, put_json
 from ocisbx.cli.run import (
@@ -153,7 +154,7 @@ def _run(options: dict[str, Any], words: list[str]) -> int:
         plan = kept_plan(path)
         capture = "json" in options
         call = Call(
-            argv=check_command(read_config(path)["process"]["args"][2:]),
+            argv=check_command(payload_argv(read_config(path)["process"]["args"])),
             environment={},
             name=options.get("name"),
             stdin=STDIN if "interactive" in options else None,

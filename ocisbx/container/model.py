@@ -92,6 +92,8 @@ class Confinement(Resolved):
     masked_paths: tuple[str, ...]
     readonly_paths: tuple[str, ...]
     rlimits: dict[str, tuple[int, int]]
+    # Where Landlock lets the payload write; None: no Landlock.
+    writable_paths: tuple[str, ...] | None = None
 
 
 class Limits(Resolved):

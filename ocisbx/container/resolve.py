@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ocisbx.capabilities import apply_capabilities
 from ocisbx.container import identity, limits, view
 from ocisbx.container.files import choose_files
+from ocisbx.container.landlock import confine_writing
 from ocisbx.container.limits import Asked, refuse_or_declare
 from ocisbx.container.merge import given, kernel_entry, level_of, merge_preset, wanted_runtime
 from ocisbx.container.model import (
@@ -16,6 +17,7 @@ from ocisbx.container.model import (
     EnforcementEntry,
     Environment,
     Identity,
+    Limits,
 )
 from ocisbx.container.select import select_runtime
 from ocisbx.errors import Unsupported
@@ -25,6 +27,7 @@ from ocisbx.values import UNLIMITED
 
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
+    from ocisbx.container.files import Files
     from ocisbx.host import Host
     from ocisbx.presets import Level
 
@@ -73,10 +76,8 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
     )
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
-    confinement, entries = _confine(config, merged, level, host)
-    held, limit_entries = limits.cgroup_limits(
-        _asked_limits(config, merged), host.cgroups, merged.allow_degraded
-    )
+    confinement, entries = _confine(config, merged, level, host, files, runtime.landlock_abi)
+    held, limit_entries = _hold_limits(config, merged, host)
     entries |= limit_entries | _plain_entries(config, merged, read_only_root=read_only_root)
     entries |= {"user_namespace": who_entry, "kernel": kernel_entry(wanted, runtime)}
     return ContainerConfig(
@@ -124,7 +125,12 @@ def _checked(merged: SandboxConfig) -> SandboxConfig:
 
 
 def _confine(
-    config: SandboxConfig, merged: SandboxConfig, level: Level, host: Host
+    config: SandboxConfig,
+    merged: SandboxConfig,
+    level: Level,
+    host: Host,
+    files: Files,
+    landlock_abi: int | None,
 ) -> tuple[Confinement, dict[str, EnforcementEntry]]:
     isolation = merged.isolation
     wished = DEFAULT_RLIMITS | dict(merged.limits.rlimits)
@@ -140,8 +146,10 @@ def _confine(
         readonly_paths=given(isolation.readonly_paths, level.readonly_paths),
         rlimits=rlimits,
     )
+    confinement, writing = confine_writing(confinement, files, landlock_abi, level)
     capabilities = ", ".join(confinement.capabilities) or "none"
     entries = {
+        "landlock": writing,
         "capabilities": _enforced(capabilities, "all five sets (capabilities(7))"),
         "no_new_privileges": _enforced(confinement.no_new_privileges, "prctl(2)"),
         "seccomp": _enforced(profile, "seccomp(2) filter, set by the runtime"),
@@ -159,6 +167,13 @@ def _asked_limits(config: SandboxConfig, merged: SandboxConfig) -> dict[str, Ask
             mine = getattr(config.limits, field)
             asked[field] = Asked(value, demanded=mine is not None and mine != {})
     return asked
+
+
+def _hold_limits(
+    config: SandboxConfig, merged: SandboxConfig, host: Host
+) -> tuple[Limits, dict[str, EnforcementEntry]]:
+    asked = _asked_limits(config, merged)
+    return limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
 
 
 def _plain_entries(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ocisbx.doctor.finding import Finding, Severity
 from ocisbx.doctor.install import install, sudo
@@ -28,7 +28,7 @@ CURES: tuple[tuple[str, str], ...] = (
     ("failed to create dir /sys/fs/cgroup", SYSTEMD),
 )  # fmt: skip
 
-CONFINEMENT_ROWS = ("Seccomp", "NoNewPrivs", "CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb")
+CONFINEMENT = ("seccomp", "no_new_privs", "cap_eff", "cap_prm", "cap_inh", "cap_bnd", "cap_amb")
 # What it means when a runtime says yes and does not do it, by name of `enforcement`.
 IGNORED: dict[str, str] = {
     "seccomp": "no seccomp filter: every system call of the kernel is open to the payload",
@@ -109,9 +109,9 @@ def _nothing_for_auto(seen: Evidence) -> Finding:
     )
 
 
-def shown(inside: Mapping[str, str]) -> str:
-    """The rows of proc_pid_status(5) that tell how a process is confined."""
-    rows = [f"{name}: {value}" for name, value in inside.items() if name in CONFINEMENT_ROWS]
+def shown(inside: Mapping[str, Any]) -> str:
+    """The fields of the self-test that tell how a process is confined."""
+    rows = [f"{name}: {value}" for name, value in inside.items() if name in CONFINEMENT]
     return ", ".join(rows) or "nothing"
 
 

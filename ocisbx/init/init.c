@@ -31,11 +31,25 @@ _Noreturn static void abandon(enum received reason)
 	refuse(reason == RECEIVED_MALFORMED ? "malformed packet" : "the driver is gone");
 }
 
-static char **parse_arguments(int argc, char **argv)
+static int is_option(const char *argument, char letter)
 {
-	if (argc < 3 || argv[1][0] != '-' || argv[1][1] != '-' || argv[1][2])
-		refuse("usage: ocisbx-init -- COMMAND [ARG...]");
-	return argv + 2;
+	return argument && argument[0] == '-' && argument[1] == letter && !argument[2];
+}
+
+static void parse_arguments(struct launch *launch, int argc, char **argv)
+{
+	static const char usage[] = "usage: ocisbx-init [-w /ABS/PATH]... -- COMMAND [ARG...]";
+	char **next = argv + 1;
+
+	if (argc < 3)
+		refuse(usage);
+	for (; is_option(*next, 'w'); next += 2)
+		if (!next[1] || next[1][0] != '/')
+			refuse(usage);
+	if (!is_option(*next, '-') || !next[1])
+		refuse(usage);
+	launch->rules = argv + 1;
+	launch->argv = next + 1;
 }
 
 /* Blocked signals are queued for process 1 although it has no handler (signal(7), "init"), and
@@ -240,11 +254,12 @@ static int is_nothing(unsigned int error)
 static int fail(struct init *init)
 {
 	unsigned int stage = init->launch.stage, error = init->launch.error;
+	const char *step = stage == OSBX_STAGE_LANDLOCK ? "landlock" : init->launch.argv[0];
 
 	if (init->driven)
 		report_pair(OSBX_TYPE_FAILED, OSBX_COMMAND_PAYLOAD, stage, error);
 	else
-		text_complain(PROGRAM, init->launch.argv[0], (int)error);
+		text_complain(PROGRAM, step, (int)error);
 	wait_for_end(init);
 	if (stage != OSBX_STAGE_EXEC)
 		return EXIT_FAILED;
@@ -273,8 +288,10 @@ int program(int argc, char **argv, char **envp)
 	};
 	struct packet go = { .fd_count = 0 };
 
+	if (argc == 2 && text_equal(argv[1], "--self-test"))
+		return self_test();
 	SYS5(prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
-	init.launch.argv = parse_arguments(argc, argv);
+	parse_arguments(&init.launch, argc, argv);
 	if (SYS0(getpid) != 1)
 		refuse("must be process 1 of a container");
 	init.driven = report_socket_given();

@@ -27,6 +27,8 @@ enum received { RECEIVED_PACKET, RECEIVED_NOTHING, RECEIVED_HANGUP, RECEIVED_MAL
 
 struct launch {
 	char **argv;
+	/* pairs of "-w" and a path, then "--" */
+	char **rules;
 	char **envp;
 	/* what becomes 0, 1 and 2; NO_DESCRIPTOR leaves the init's own */
 	int stdio[STDIO_COUNT];
@@ -38,8 +40,20 @@ struct launch {
 	volatile unsigned int error;
 };
 
-/* init_exec.c: returns the payload's pid, or 0 with `stage` and `error` set. */
+/* init_exec.c: clone(2) onto a stack that all children share, so `flags` hold CLONE_VFORK;
+ * `function` must not return. */
+long clone_child(unsigned long flags, void (*function)(void *), void *argument);
+/* Returns the payload's pid, or 0 with `stage` and `error` set. */
 int launch_payload(struct launch *launch);
+
+/* init_landlock.c: the kernel's ABI, or a negative errno. */
+long landlock_abi(void);
+/* Confines the calling thread to writing beneath the paths of `rules`, as far as the kernel can;
+ * returns 0 (also where it has no Landlock) or a negative errno. */
+long landlock_confine(char **rules);
+
+/* init_selftest.c: returns the exit code. */
+int self_test(void);
 
 /* init_report.c */
 unsigned long now_ns(void);

@@ -9,8 +9,7 @@
 static char child_stack[4 * PATH_MAX] __attribute__((aligned(16)));
 
 /* clone(flags) onto a new stack, where `function(argument)` runs; it must not return. */
-long clone_onto(unsigned long flags, void *stack_top, void (*function)(struct launch *),
-		struct launch *argument);
+long clone_onto(unsigned long flags, void *stack_top, void (*function)(void *), void *argument);
 
 #if defined(__x86_64__)
 __asm__(".text\n.global clone_onto\nclone_onto:\n"
@@ -129,8 +128,9 @@ static long execute_search(const struct launch *launch)
 	}
 }
 
-static void child(struct launch *launch)
+static void child(void *argument)
 {
+	struct launch *launch = argument;
 	sigset none = 0;
 	long result = SYS0(setsid);
 
@@ -157,7 +157,17 @@ static void child(struct launch *launch)
 	if (launch->own_terminal)
 		SYS3(ioctl, 0, TIOCSCTTY, 0);
 	SYS4(rt_sigprocmask, SIG_SETMASK, &none, 0, sizeof none);
+	if (launch->rules[0][1] == 'w') {
+		result = landlock_confine(launch->rules);
+		if (result < 0)
+			child_fail(launch, OSBX_STAGE_LANDLOCK, result);
+	}
 	child_fail(launch, OSBX_STAGE_EXEC, execute_search(launch));
+}
+
+long clone_child(unsigned long flags, void (*function)(void *), void *argument)
+{
+	return clone_onto(flags, child_stack + sizeof child_stack, function, argument);
 }
 
 int launch_payload(struct launch *launch)
@@ -166,8 +176,7 @@ int launch_payload(struct launch *launch)
 
 	launch->stage = 0;
 	launch->error = 0;
-	pid = clone_onto(CLONE_VM | CLONE_VFORK | SIGCHLD, child_stack + sizeof child_stack, child,
-			 launch);
+	pid = clone_child(CLONE_VM | CLONE_VFORK | SIGCHLD, child, launch);
 	if (pid < 0) {
 		launch->stage = OSBX_STAGE_CLONE;
 		launch->error = (unsigned int)-pid;

@@ -80,6 +80,7 @@ class Stage(IntEnum):
     STDIO = 2
     CHDIR = 3
     EXEC = 4
+    LANDLOCK = 5
 
 
 class Kind(IntEnum):

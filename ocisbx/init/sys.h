@@ -31,8 +31,11 @@
 #define NR_prctl 157
 #define NR_mount 165
 #define NR_clock_gettime 228
+#define NR_exit 60
 #define NR_exit_group 231
+#define NR_keyctl 250
 #define NR_openat 257
+#define NR_unlinkat 263
 #define NR_unshare 272
 #define NR_signalfd4 289
 #define NR_dup3 292
@@ -62,8 +65,11 @@
 #define NR_prctl 167
 #define NR_mount 40
 #define NR_clock_gettime 113
+#define NR_exit 93
 #define NR_exit_group 94
+#define NR_keyctl 219
 #define NR_openat 56
+#define NR_unlinkat 35
 #define NR_unshare 97
 #define NR_signalfd4 74
 #define NR_dup3 24
@@ -71,7 +77,11 @@
 #else
 #error "the init is written for x86_64 and aarch64"
 #endif
+#define NR_clone3 435
 #define NR_close_range 436
+#define NR_landlock_create_ruleset 444
+#define NR_landlock_add_rule 445
+#define NR_landlock_restrict_self 446
 
 #define EPERM 1
 #define ENOENT 2
@@ -91,7 +101,9 @@
 #define ENAMETOOLONG 36
 #define ENOSYS 38
 #define ELOOP 40
+#define EBADFD 77
 #define EUSERS 87
+#define EOPNOTSUPP 95
 #define ETIMEDOUT 110
 #define ESTALE 116
 
@@ -109,15 +121,25 @@
 #define O_RDONLY 0
 #define O_WRONLY 1
 #define O_RDWR 2
+#define O_ACCMODE 3
+#define O_CREAT 0100
+#define O_EXCL 0200
 #define O_CLOEXEC 02000000
+#define O_PATH 010000000
 #define F_GETFD 1
 #define F_SETFD 2
+#define F_GETFL 3
 #define FD_CLOEXEC 1
 #define CLOSE_RANGE_CLOEXEC 4
 
 #define CLONE_VM 0x100
+#define CLONE_FS 0x200
+#define CLONE_FILES 0x400
+#define CLONE_SIGHAND 0x800
 #define CLONE_VFORK 0x4000
+#define CLONE_THREAD 0x10000
 #define CLONE_NEWNS 0x20000
+#define CLONE_SYSVSEM 0x40000
 #define CLONE_NEWCGROUP 0x2000000
 #define CLONE_NEWUSER 0x10000000
 

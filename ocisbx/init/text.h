@@ -32,6 +32,13 @@ static inline void text_number(struct text *text, unsigned int value)
 	text_add(text, digits + at);
 }
 
+static inline int text_equal(const char *one, const char *other)
+{
+	for (; *one && *one == *other; one++)
+		other++;
+	return *one == *other;
+}
+
 static inline const char *text_reason(int error)
 {
 	switch (error) {

@@ -39,7 +39,7 @@ class TrialRecord(NamedTuple):
     remedy: str
     wall_s: float
     at: float
-    inside: Mapping[str, str]
+    inside: Mapping[str, Any]
 
     def stands(self) -> bool:
         """Whether it can still be relied on."""

@@ -50,12 +50,13 @@ def build_spec(
 def _process(container: ContainerConfig, argv: list[str], environment: list[str]) -> Process:
     confinement = container.confinement
     names = confinement.capabilities
+    rules = [word for path in confinement.writable_paths or () for word in ("-w", path)]
     # capabilities(7): the ambient set is what survives the execve of an unprivileged uid; it
     # cannot hold what the inheritable set does not, and CVE-2022-29162 asks for neither.
     return Process(
         terminal=False,
         user=User(uid=container.identity.uid, gid=container.identity.gid),
-        args=(INIT_TARGET, "--", *argv),
+        args=(INIT_TARGET, *rules, "--", *argv),
         env=tuple(environment),
         cwd=container.workdir,
         capabilities=Capabilities(bounding=names, effective=names, permitted=names),

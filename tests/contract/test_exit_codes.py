@@ -68,8 +68,9 @@ ROWS = {
     ),
     # The init is not the payload's to signal; the payload goes on.
     "kills process 1": Row(["sh", "-c", "kill -9 1; exit 3"], T.EXITED, 3, None, 3),
+    # The init passes it back; where Landlock has scopes it never gets there.
     "is sent its own TERM": Row(
-        ["sh", "-c", "trap 'exit 9' TERM; kill -15 1; while :; do sleep 0.01; done"],
+        ["sh", "-c", "trap 'exit 9' TERM; kill -15 1 || exit 9; while :; do sleep 0.01; done"],
         *(T.EXITED, 9, None, 9),
     ),
     "kills everybody": Row(["sh", "-c", "kill -9 -1; exit 4"], T.EXITED, 4, None, 4),

@@ -95,6 +95,10 @@ class Bundle:
     seccomp: dict[str, Any] | None = None
     capabilities: tuple[str, ...] = ()
     files: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    # Paths of -w, and writable binds: target -> source.
+    rules: tuple[str, ...] = ()
+    binds: dict[str, Path] = field(default_factory=dict)
+    no_new_privileges: bool = True
 
     def write(self) -> None:
         rootfs = self.directory / "rootfs"
@@ -120,19 +124,20 @@ class Bundle:
         if self.seccomp:
             linux["seccomp"] = self.seccomp
         capabilities = list(self.capabilities)
+        rules = [word for path in self.rules for word in ("-w", path)]
         return {
             "ociVersion": "1.0.2",
             "root": {"path": "rootfs", "readonly": True},
             "process": {
                 "terminal": self.terminal,
                 "user": {"uid": 0, "gid": 0},
-                "args": ["/ocisbx-init", "--", *self.argv],
+                "args": ["/ocisbx-init", *rules, "--", *self.argv],
                 "env": self.env,
                 "cwd": self.cwd,
                 "capabilities": dict.fromkeys(_CAPABILITY_SETS, capabilities),
-                "noNewPrivileges": True,
+                "noNewPrivileges": self.no_new_privileges,
             },
-            "mounts": _mounts(),
+            "mounts": [*_mounts(), *(_bind(*pair) for pair in self.binds.items())],
             "linux": linux,
         }
 
@@ -163,6 +168,11 @@ def _mounts() -> list[dict[str, Any]]:
         },
         {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid"]},
     ]
+
+
+def _bind(target: str, source: Path) -> dict[str, Any]:
+    options = ["rbind", "rw", "nosuid", "nodev"]
+    return {"destination": target, "type": "bind", "source": str(source), "options": options}
 
 
 class Container:

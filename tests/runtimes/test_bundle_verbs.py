@@ -122,12 +122,13 @@ def test_a_root_of_the_callers_keeps_the_init_beside_it(box: Box) -> None:
 
 
 def test_run_takes_what_was_edited(box: Box, kept: Path) -> None:
-    edit(kept, "process", "args", value=["/.ocisbx/init", "--", "sh", "-c", "echo edited; cat"])
+    words = ["sh", "-c", "echo edited; cat"]
+    edit(kept, "process", "args", value=["/.ocisbx/init", "-w", "/dev/shm", "--", *words])
     done = ocisbx(box, "bundle", "run", "-i", kept, input="and read\n")
     assert (done.stdout, said(done), done.returncode) == ("edited\nand read\n", "", 0)
     done = ocisbx(box, "bundle", "run", "--json", kept)
     result = json.loads(done.stdout)
-    assert (result["stdout"], result["command"][0]) == ("edited\n", "sh")
+    assert (result["stdout"], result["command"]) == ("edited\n", words)
     assert result["runtime"]["path"] == box.runtime.path
     assert box.left() == []
 

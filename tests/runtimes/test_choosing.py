@@ -465,7 +465,7 @@ def test_a_trial_tells_what_the_payload_saw(stage: Stage) -> None:
         trial = Trier(again=True).try_runtime(found)
         assert trial.works, trial
         assert trial.runtime.ignores == ()
-        assert trial.inside["CapEff"] == "0000000000000000"
+        assert trial.inside["cap_eff"] == 0
     assert os.listdir(find_places().bundles) == []
     assert os.listdir(stage.workspace) == []
 

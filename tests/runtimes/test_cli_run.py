@@ -275,7 +275,8 @@ def test_the_audit_log_can_be_left_out(box: Box) -> None:
 def test_a_dry_run_starts_nothing(box: Box) -> None:
     done = ocisbx(box, "run", "--dry-run", "--", "touch", "made")
     assert done.returncode == 0
-    assert json.loads(done.stdout)["process"]["args"] == ["/.ocisbx/init", "--", "touch", "made"]
+    args = json.loads(done.stdout)["process"]["args"]
+    assert (args[0], args[-3:]) == ("/.ocisbx/init", ["--", "touch", "made"])
     done = ocisbx(box, "run", "--dry-run", "--json", "--", "touch", "made")
     document = json.loads(done.stdout)
     assert set(document) == {"config", "argv", "enforcement", "warnings", "host"}
@@ -299,7 +300,7 @@ def test_names(box: Box) -> None:
         assert (taken.returncode, "in use" in taken.stderr) == (125, True)
         shown = json.loads(ocisbx(box, "inspect", "--json", "one").stdout)
         assert shown["owner"]["alive"] is True
-        assert shown["config"]["process"]["args"][2] == "sh"
+        assert shown["config"]["process"]["args"][-3:] == ["sh", "-c", "echo up; sleep 60"]
         driver.terminate()
         assert driver.wait(20) == 130
     assert ocisbx(box, "run", "--name", "one", "true").returncode == 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ocisbx.bundle.check import check_bundle
 from ocisbx.bundle.diff import ABSENT, differences
+from ocisbx.bundle.view import payload_argv
 from ocisbx.errors import BundleError
 
 if TYPE_CHECKING:
@@ -59,6 +60,19 @@ def test_a_good_bundle(bundle: Path) -> None:
     assert check(bundle, GOOD) == []
 
 
+COMMAND = st.lists(st.text(max_size=3) | st.sampled_from(["-w", "--", "/tmp"]), min_size=1)
+RULES = st.lists(st.text(max_size=9).map(lambda rest: f"/{rest}"), max_size=3)
+
+
+@given(RULES, COMMAND)
+def test_the_command_stands_behind_the_words_of_the_init(
+    paths: list[str], command: list[str]
+) -> None:
+    rules = [word for path in paths for word in ("-w", path)]
+    assert payload_argv(["/.ocisbx/init", *rules, "--", *command]) == command
+    assert payload_argv(["/bin/init", *rules, "--", *command]) == []
+
+
 def put(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
     *parents, last = path.split(".")
 
@@ -80,7 +94,21 @@ def put(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("process.env.0", "PATH"), "$.process.env[0] must have the form NAME=value"),
         (put("process.env.0", "=x"), "$.process.env[0] must have the form NAME=value"),
         (put("process.user.uid", 7), "$.process.user.uid 7 is not mapped by linux.uidMappings"),
-        (put("process.args", ["/.ocisbx/init", "true"]), "$.process.args must be /.ocisbx/init, "),
+        *(
+            (
+                put("process.args", ["/.ocisbx/init", *words]),
+                "$.process.args must be /.ocisbx/init, ",
+            )
+            for words in (
+                ["true"],
+                ["--"],
+                ["-w", "/tmp", "--"],
+                ["-w", "/tmp", "true"],
+                ["-w", "tmp", "--", "true"],
+                ["-w", "--", "true"],
+                ["-w"],
+            )
+        ),
         (put("process", None), "$.process"),
         (put("root.path", "gone"), "$.root.path 'gone' must be a directory that exists"),
         (put("mounts.1.destination", "data"), "$.mounts[1].destination must be an absolute path"),

@@ -247,6 +247,7 @@ def test_the_default_preset_is_closed() -> None:
 def test_levels_fill_the_table(name: str) -> None:
     level = ISOLATION_LEVELS[name]._asdict()
     level.pop("description")
+    assert level.pop("landlock") is (name == "restricted")
     table = Isolation(**{"level": name, **level})
     assert set(level) | {"level"} == set(Isolation.model_fields)
     assert all(getattr(table, field) == value for field, value in level.items())

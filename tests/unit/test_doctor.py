@@ -33,11 +33,10 @@ RUNSC = RuntimeBinary(
 OLD_RUNSC = RUNSC.model_copy(update={"version": "0.0~20221219.0", "platform": "ptrace"})
 IDS = (IdRange(start=100000, count=65536),)
 INSIDE = {
-    "Name": "ocisbx-init",
-    "CapEff": "0000000000000000",
-    "NoNewPrivs": "1",
-    "Seccomp": "2",
-    "Seccomp_filters": "1",
+    "cap_eff": 0,
+    "no_new_privs": True,
+    "seccomp": 2,
+    "landlock": 7,
 }
 
 

@@ -33,7 +33,10 @@ WORDS = st.lists(TEXT | SLOT_LIKE, min_size=1, max_size=5)
 def test_values_arrive_as_they_are(argv: list[str], environment: list[str], root: str) -> None:
     text = PLAN.template.fill(container_id="0123", root=root, argv=argv, environment=environment)
     config = json.loads(text)
-    assert config["process"]["args"] == ["/.ocisbx/init", "--", *argv]
+    init, *rules = config["process"]["args"][: -len(argv)]
+    paths = CONTAINER.confinement.writable_paths or ()
+    assert (init, rules) == ("/.ocisbx/init", [w for p in paths for w in ("-w", p)] + ["--"])
+    assert config["process"]["args"][-len(argv) :] == argv
     assert config["process"]["env"] == environment
     assert config["root"]["path"] == root
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SOUND = TrialRecord("", "", 0.02, 1.0, {"Seccomp": "2"})
+SOUND = TrialRecord("", "", 0.02, 1.0, {"seccomp": 2})
 
 
 def failure(at: float | None = None) -> TrialRecord:
