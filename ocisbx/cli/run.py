@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import time
@@ -10,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Call
+from ocisbx.calls import Renewal, run_plan
 from ocisbx.cli.options import parse, wants_help
 from ocisbx.cli.output import printable, put, say
 from ocisbx.cli.run_options import CONTAINER, LATER, RUN
@@ -17,7 +19,6 @@ from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.plan import fingerprint
 from ocisbx.plans import load_plan, plan_key, store_plan
 from ocisbx.result import RunResult, Termination, describe_end
-from ocisbx.sandbox import Renewal, run_plan
 from ocisbx.values import check_command, check_name, check_text, parse_env, parse_env_file, show
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ocisbx.backends.execution import OciExecution
+    from ocisbx.calls import Hold
     from ocisbx.plan import Plan
 
 Options = dict[str, Any]
@@ -74,9 +76,8 @@ def run_main(arguments: list[str]) -> int:
             plan,
             call,
             interrupts,
+            options,
             resolve_s=time.monotonic() - started,
-            audit="no-audit" not in options,
-            json="json" in options,
             kept=kept,
             # A kept bundle is what it is.
             renewal=None if kept else renewal_of(options),
@@ -192,15 +193,20 @@ def execute(
     plan: Plan,
     call: Call,
     interrupts: Interrupts,
+    options: Mapping[str, Any],
     *,
     resolve_s: float,
-    audit: bool,
-    json: bool,
     kept: str | None = None,
     renewal: Renewal | None = None,
 ) -> int:
-    """Run it to its end and say what has to be said; the exit code."""
+    """Run it to its end and say what has to be said (`options`: json, posture, no-audit); the
+    exit code."""
     interrupts.running = True
+    hold: Hold = interrupts.hold
+    if "posture" in options:
+        from ocisbx.cli.posture import observed  # noqa: PLC0415 -- for --posture only
+
+        call, hold = observed(plan, call, hold)
     # What was imported lives to the end: without this, enabling begins with a 3 ms collection.
     gc.freeze()
     gc.enable()
@@ -209,8 +215,8 @@ def execute(
             plan,
             call,
             resolve_s=resolve_s,
-            audit=audit,
-            hold=interrupts.hold,
+            audit="no-audit" not in options,
+            hold=hold,
             renewal=renewal,
         )
     except RuntimeFailed:
@@ -218,11 +224,9 @@ def execute(
             # Ended before its payload could run.
             return EXIT_CANCELLED
         raise
-    if json:
+    if "json" in options:
         document = result.to_dict() | {"bundle": kept}
-        from json import dumps  # noqa: PLC0415 -- named so that `json` can be the flag
-
-        put(dumps(document, ensure_ascii=False) + "\n")
+        put(json.dumps(document, ensure_ascii=False) + "\n")
     else:
         tell(result, plan)
     return result.shell_exit_code

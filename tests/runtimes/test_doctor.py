@@ -255,8 +255,8 @@ KEYS = {
     "host": "apparmor_restricts_user_namespaces cgroup_controllers cgroup_delegated cgroup_kill "
     "cgroups kernel machine max_user_namespaces newuidmap own_cgroup recursive_read_only "
     "subordinate_gids subordinate_uids uid user_namespaces",
-    "runtimes": "enforcement features features_missing ignores name passed_over path platform "
-    "quirks usable version wall_ms why_not",
+    "runtimes": "enforcement features features_missing ignores lacks name passed_over path "
+    "platform quirks usable version wall_ms why_not",
     "auto": "path reason",
     "strongest": "path reason",
 }
