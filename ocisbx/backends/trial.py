@@ -43,8 +43,8 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
     ("seccomp", "Seccomp", "2"),
     ("no_new_privileges", "NoNewPrivs", "1"),
     *(
-        ("capabilities", f"Cap{name}", "0000000000000000")
-        for name in ("Eff", "Prm", "Inh", "Bnd", "Amb")
+        ("capabilities", name, "0000000000000000")
+        for name in ("CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb")
     ),
 )
 

@@ -127,10 +127,26 @@ def test_youki_is_present_and_unusable_and_says_why(report: dict[str, Any]) -> N
     assert last["reason"].startswith(f"youki {runtime.version}: not usable: ")
 
 
-def test_without_any_runtime() -> None:
+def cover(*, but: str = "") -> str:
+    """Shell that takes every runtime away, but for one."""
     paths = {os.path.realpath(runtime.path) for runtime in look().runtimes}
-    covers = "\n".join(f"mount --bind /dev/null {path}" for path in sorted(paths))
-    code, found = within(covers)
+    kept = os.path.realpath(but)
+    return "\n".join(f"mount --bind /dev/null {path}" for path in sorted(paths - {kept}))
+
+
+def test_with_the_distributions_runc_alone() -> None:
+    code, found = within(cover(but="/usr/sbin/runc"))
+    assert code == 1
+    works = [finding for finding in found["all"] if finding["name"] == "runtime-works"]
+    assert [
+        "`--runtime auto` and `--runtime strongest`" in one["consequence"] for one in works
+    ] == [True]
+    assert found["own-kernel"]["severity"] == "informs"
+    assert "runtime-fails" not in found
+
+
+def test_without_any_runtime() -> None:
+    code, found = within(cover())
     assert code == 69
     assert found["runtime-missing"]["severity"] == "blocks"
     assert "crun" in found["runtime-missing"]["remedy"]
