@@ -15,7 +15,7 @@ from ocisbx.doctor.examine import program_trouble, try_all
 from ocisbx.errors import OcisbxError
 from ocisbx.oci.features import Features
 from ocisbx.probe.system import read_system, try_user_namespace
-from ocisbx.quirks import Quirks, find_quirks
+from ocisbx.quirks import Quirks, find_quirks, lacks
 from ocisbx.runtime.client import RuntimeClient
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def describe_order(name: str, host: Host) -> list[dict[str, str]]:
     for runtime in candidates(wanted, host):
         why = objection(runtime, wanted)
         reason = f"not usable: {why}" if why else REASONS[runtime.name]
-        rows.append({"path": runtime.path, "reason": f"{runtime.name} {runtime.version}: {reason}"})
+        on = f" on {runtime.platform}" if runtime.platform and not why else ""
+        told = f"{runtime.name} {runtime.version}{on}: {reason}"
+        rows.append({"path": runtime.path, "reason": told})
     return rows
 
 
@@ -114,6 +116,10 @@ def describe_runtime(trial: Trial, trier: Trier) -> dict[str, Any]:
         if trial.works
         else {},
         "quirks": {"row": row, **quirks},
+        "lacks": [
+            {"promise": lack.promise, "evidence": lack.evidence, "instead": lack.instead}
+            for lack in lacks(runtime.name, runtime.version).values()
+        ],
     }
 
 
@@ -195,6 +201,7 @@ def _runtime_lines(runtime: dict[str, Any]) -> list[str]:
         *_rows(runtime["features"] or {"features": runtime["features_missing"]}),
         f"  driven as {driven}",
         *_rows(quirks),
+        *(f"  cannot offer: {lack['promise']}" for lack in runtime["lacks"]),
     ]
 
 

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from tests.box_fixtures import box, cache, runtime
+from tests.runtimes.stage import stage
 
-__all__ = ["box", "cache", "runtime"]
+__all__ = ["box", "cache", "runtime", "stage"]

@@ -28,12 +28,12 @@ HEAVY = frozenset({
 OURS = frozenset({
     "audit", "backends", "backends.base", "backends.endings", "backends.execution", "backends.gc",
     "backends.names", "backends.oci", "backends.stdio", "bundle", "bundle.directory",
-    "bundle.owner", "bundle.view", "capture", "capture.feeder", "capture.forward",
+    "bundle.owner", "bundle.view", "calls", "capture", "capture.feeder", "capture.forward",
     "capture.reader", "capture.sinks", "capture.stream", "cgroup", "cgroup.remove", "cli",
     "cli.options", "cli.output", "cli.run", "cli.run_options", "command", "errors", "init",
     "init.protocol", "outcome", "places", "plan", "plans", "probe", "probe.processes", "quirks",
     "result", "runtime", "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed",
-    "sandbox", "values", "version",
+    "values", "version",
 })  # fmt: skip
 IMPORTS = """\
 import atexit, os, sys

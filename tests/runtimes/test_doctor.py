@@ -37,12 +37,19 @@ REPORT = (
 )
 
 
-TAKEN = ("unshare", "-Ur", "-m", "sh", "-ec")
+AS_ROOT = ("unshare", "-Ur", "-m", "sh", "-ec", '{}\nexec "$@"', "sh")
+AS_USER = ("unshare", "-U", "-m", "--map-current-user", "--keep-caps", "sh", "-ec",
+           '{}\nexec setpriv --inh-caps=-all --ambient-caps=-all "$@"', "sh")  # fmt: skip
 
 
-def within(setup: str, environment: Mapping[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+def within(
+    setup: str,
+    environment: Mapping[str, str] | None = None,
+    *,
+    taken: tuple[str, ...] = AS_ROOT,
+) -> tuple[int, dict[str, Any]]:
     """doctor's exit code and its findings by name, after `setup` in namespaces of their own."""
-    private = (*TAKEN, setup + '\nexec "$@"', "sh") if setup else ()
+    private = [word.replace("{}", setup) for word in taken] if setup else []
     done = subprocess.run(
         [*private, sys.executable, "-c", REPORT],
         env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
@@ -127,10 +134,26 @@ def test_youki_is_present_and_unusable_and_says_why(report: dict[str, Any]) -> N
     assert last["reason"].startswith(f"youki {runtime.version}: not usable: ")
 
 
-def test_without_any_runtime() -> None:
+def cover(*, but: str = "") -> str:
+    """Shell that takes every runtime away, but for one."""
     paths = {os.path.realpath(runtime.path) for runtime in look().runtimes}
-    covers = "\n".join(f"mount --bind /dev/null {path}" for path in sorted(paths))
-    code, found = within(covers)
+    kept = os.path.realpath(but)
+    return "\n".join(f"mount --bind /dev/null {path}" for path in sorted(paths - {kept}))
+
+
+def test_with_the_distributions_runc_alone() -> None:
+    code, found = within(cover(but="/usr/sbin/runc"), taken=AS_USER)
+    assert code == 1
+    works = [finding for finding in found["all"] if finding["name"] == "runtime-works"]
+    assert [
+        "`--runtime auto` and `--runtime strongest`" in one["consequence"] for one in works
+    ] == [True]
+    assert found["own-kernel"]["severity"] == "informs"
+    assert "runtime-fails" not in found
+
+
+def test_without_any_runtime() -> None:
+    code, found = within(cover())
     assert code == 69
     assert found["runtime-missing"]["severity"] == "blocks"
     assert "crun" in found["runtime-missing"]["remedy"]
@@ -255,8 +278,8 @@ KEYS = {
     "host": "apparmor_restricts_user_namespaces cgroup_controllers cgroup_delegated cgroup_kill "
     "cgroups kernel machine max_user_namespaces newuidmap own_cgroup recursive_read_only "
     "subordinate_gids subordinate_uids uid user_namespaces",
-    "runtimes": "enforcement features features_missing ignores name passed_over path platform "
-    "quirks usable version wall_ms why_not",
+    "runtimes": "enforcement features features_missing ignores lacks name passed_over path "
+    "platform quirks usable version wall_ms why_not",
     "auto": "path reason",
     "strongest": "path reason",
 }

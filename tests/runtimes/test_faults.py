@@ -22,6 +22,7 @@ from ocisbx.errors import BundleError, OcisbxError, RuntimeFailed, RuntimeMissin
 from ocisbx.probe.processes import command_line
 from ocisbx.result import Termination as T
 from tests.box import PATIENCE_S, eventually, running
+from tests.runtimes.stage import RUNC
 
 if TYPE_CHECKING:
     from ocisbx.plan import Plan
@@ -58,19 +59,20 @@ def test_no_runtime(box: Box, text: str, words: str) -> None:
     assert raised.value.exit_code == 125
 
 
-VERSION = 'for w; do [ "$w" = --version ] && echo "runc version 1.1.5" && exit 0; done\n'
-
-
-def pretend(box: Box, text: str) -> str:
-    """A runtime by its version, and then this."""
-    return script(box.base / "runc", VERSION + text)
+def broken(box: Box, text: str) -> Plan:
+    """A plan on a runtime that was sound when it was tried, and from then on does this."""
+    flag = box.base / "flag"
+    path = script(box.base / "runc", f'[ -e {flag} ] || exec {RUNC} "$@"\n{text}')
+    plan = box.sandbox(runtime={"names": [path]}).resolve()
+    flag.touch()
+    return plan
 
 
 def test_a_runtime_that_hangs(box: Box) -> None:
-    path = pretend(box, "exec sleep 600")
+    plan = broken(box, "exec sleep 600")
     started = time.monotonic()
     with pytest.raises(RuntimeFailed, match="could not start the container") as raised:
-        box.sandbox(runtime={"names": [path]}, start_timeout_s=1).run(["true"])
+        run_plan(plan, Call(("true",), os.environ, start_timeout_s=1))
     assert 1 <= time.monotonic() - started < PATIENCE_S
     assert "after 1 s" in raised.value.why
 
@@ -88,15 +90,14 @@ ENDS = {
 @pytest.mark.parametrize(("text", "words"), ENDS.values(), ids=ENDS.keys())
 def test_a_runtime_that_ends_without_a_container(box: Box, text: str, words: str) -> None:
     with pytest.raises(RuntimeFailed) as raised:
-        box.run(["true"], runtime={"names": [pretend(box, text)]})
+        run_plan(broken(box, text), Call(("true",), os.environ))
     assert words in raised.value.why
     assert raised.value.exit_code == 125
 
 
 def test_a_runtime_that_is_gone_after_the_plan_was_made(box: Box) -> None:
-    path = pretend(box, "exit 1")
-    plan = box.sandbox(runtime={"names": [path]}).resolve()
-    os.unlink(path)
+    plan = broken(box, "exit 1")
+    os.unlink(plan.runtime.path)
     with pytest.raises(RuntimeMissing, match="cannot be started"):
         run_plan(plan, Call(("true",), os.environ))
 

@@ -123,6 +123,9 @@ def test_a_platform_leaves_only_runtimes_that_have_it() -> None:
         (RUNSC, Wanted(needs=CONFINED, own_kernel=True), ""),
         (failing(ignoring(RUNSC, "seccomp")), Wanted(needs=CONFINED, own_kernel=True),
          "clone: EPERM"),
+        (RUNSC, Wanted(network="host"), ""),
+        (OLD_RUNSC, Wanted(network="none"), ""),
+        (OLD_RUNSC, Wanted(network="host"), "it cannot give network host"),
     ],
 )  # fmt: skip
 def test_objections(runtime: RuntimeBinary, wanted: Wanted, words: str) -> None:
@@ -169,6 +172,15 @@ def test_what_is_ignored_is_named() -> None:
     assert "crun 1.8.1 (/usr/bin/crun): it ignores seccomp" in raised.value.why
     assert "clone: EPERM" in raised.value.why
     assert "install crun or runc" in raised.value.remedy
+
+
+def test_a_network_that_none_can_give() -> None:
+    host = make_host(runtimes=(OLD_RUNSC, CRUN))
+    with pytest.raises(Unsupported) as raised:
+        select_runtime(Wanted(("runsc",), network="host"), host)
+    assert raised.value.what == "network host cannot be had here"
+    assert "/usr/bin/runsc" in raised.value.why
+    assert select_runtime(Wanted(("strongest",), network="host"), host) == CRUN
 
 
 def test_without_any_runtime_the_remedy_installs_one() -> None:
