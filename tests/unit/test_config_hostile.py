@@ -103,7 +103,10 @@ VALID = table(
     network=st.sampled_from(["none", "host"]),
     terminal=st.booleans(),
     allow_degraded=st.lists(st.sampled_from(["memory", "all"])),
-    annotations=st.dictionaries(st.from_regex(r"com\.[a-z]{1,9}", fullmatch=True), TEXT),
+    annotations=st.dictionaries(
+        st.from_regex(r"label\.[a-z]{1,9}", fullmatch=True), TEXT.filter(str.isprintable)
+    ),
+    commands=table(allow=st.lists(COMMAND, max_size=2), deny=st.lists(COMMAND, max_size=2)),
     env=table(inherit=st.lists(NAME), set=st.dictionaries(NAME, TEXT), unset=st.lists(NAME)),
     limits=table(
         memory_bytes=LIMIT,
