@@ -39,8 +39,10 @@ def run_plan(
     """Run one call of a plan to its end; `hold` is shown the execution once it has started.
 
     Raises:
+        PolicyDenied: `[commands]` does not let it run.
         OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
     """
+    plan.commands.check(call.argv)
     sweep()
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     with OciBackend().launch(plan, call) as execution:
@@ -162,6 +164,7 @@ class Sandbox:
 
         Raises:
             ConfigError: the command is no list of strings, or too long; the input is a text.
+            PolicyDenied: `[commands]` does not let it run; nothing was started.
             OcisbxError: ocisbx or the runtime failed.
         """
         call = self._call(
@@ -186,6 +189,7 @@ class Sandbox:
             command, input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
         )
         plan = self.resolve()
+        plan.commands.check(call.argv)
         resolve_s, audit = self._resolve_s, self._audit
         from ocisbx.running import Running  # noqa: PLC0415 -- threads, for those who start only
 

@@ -103,6 +103,7 @@ def dry_run(options: Mapping[str, Any], argv: tuple[str, ...], extra: dict[str, 
     else:
         host = gather(merge_preset(config))
         plan = lower(config, resolve(config, host), host)
+    plan.commands.check(argv)
     container_id = new_id()
     document = json.loads(
         plan.template.fill(

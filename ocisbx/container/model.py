@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from ocisbx.commands import CommandPolicy
 from ocisbx.host import RuntimeBinary
 from ocisbx.result import EnforcementState
 
@@ -141,6 +142,7 @@ class ContainerConfig(Resolved):
     grace_s: float
     runtime: RuntimeBinary
     runtime_requested: str
+    commands: CommandPolicy
     # Namespaces that the runtime itself has to be started in (see `ocisbx-init(7)`, the cell).
     cell: Literal["none", "mount", "user"]
     cgroup: bool

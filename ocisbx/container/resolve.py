@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from ocisbx.capabilities import apply_capabilities
+from ocisbx.commands import CommandPolicy, parse_pattern
 from ocisbx.config import SandboxConfig
 from ocisbx.container import identity, limits, view
 from ocisbx.container.files import choose_files
@@ -88,6 +89,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         workdir=files.workdir,
         root=files.root,
         binds=files.binds,
+        commands=command_policy(merged),
         tmpfs=files.tmpfs,
         identity=who,
         environment=_environment(merged, who, files.workdir),
@@ -223,6 +225,15 @@ def _environment(merged: SandboxConfig, who: Identity, workdir: str) -> Environm
     return Environment(
         fixed={name: value for name, value in fixed.items() if name not in unset},
         inherit=tuple(name for name in inherit if name not in unset | set(merged.env.set)),
+def command_policy(merged: SandboxConfig) -> CommandPolicy:
+    """The patterns of `[commands]`, ready to be asked."""
+    allow, deny = (
+        tuple(map(parse_pattern, patterns))
+        for patterns in (merged.commands.allow, merged.commands.deny)
+    )
+    return CommandPolicy(allow, deny)
+
+
     )
 
 

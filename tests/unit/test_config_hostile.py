@@ -77,6 +77,7 @@ LIMIT = SIZE | st.just("unlimited")
 CAPABILITY_LISTS = st.lists(st.sampled_from(CAPABILITIES)) | st.lists(
     st.sampled_from([f"{sign}{name}" for sign in "+-" for name in (*CAPABILITIES, "ALL")])
 )
+COMMAND = st.sampled_from(["rm", "git push", "/usr/bin/curl *", "'a b' -[xy]"])
 RLIMIT = st.tuples(st.integers(0, 99), st.integers(100, 999)).map(list) | st.integers(0, 9)
 
 
