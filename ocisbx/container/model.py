@@ -93,6 +93,10 @@ class Confinement(Resolved):
     masked_paths: tuple[str, ...]
     readonly_paths: tuple[str, ...]
     rlimits: dict[str, tuple[int, int]]
+    # Clocks of its own, which show the host's time.
+    time_namespace: bool
+    # None: as the caller's.
+    oom_score_adj: int | None
 
 
 class Limits(Resolved):
@@ -138,11 +142,11 @@ class ContainerConfig(Resolved):
     confinement: Confinement
     limits: Limits
     capture: Capture
+    commands: CommandPolicy
     timeout_s: float | None
     grace_s: float
     runtime: RuntimeBinary
     runtime_requested: str
-    commands: CommandPolicy
     # Namespaces that the runtime itself has to be started in (see `ocisbx-init(7)`, the cell).
     cell: Literal["none", "mount", "user"]
     cgroup: bool

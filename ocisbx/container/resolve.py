@@ -28,6 +28,7 @@ from ocisbx.values import UNLIMITED
 
 if TYPE_CHECKING:
     from ocisbx.host import Host
+    from ocisbx.quirks import Quirks
 
 T = TypeVar("T")
 
@@ -40,13 +41,6 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What a program may see of its caller's environment without being told: how to print, not who,
 # where or with which keys.
 SAFE_NAMES = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME", "TZ")
-
-# Cheap wishes of every container, by the spec's names: a core dump would land in the workspace,
-# and programs that close every possible descriptor take minutes under a limit of 2^30.
-DEFAULT_RLIMITS: dict[str, tuple[int, int]] = {
-    "RLIMIT_CORE": (0, 0),
-    "RLIMIT_NOFILE": (65536, 65536),
-}
 
 # Fields whose meaning needs another backend; said plainly instead of ignored.
 NOT_HERE: dict[str, tuple[str, str]] = {
@@ -77,11 +71,10 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
     )
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
-    confinement, entries = _confine(config, merged, level, host)
+    confinement, entries = _confine(config, merged, level, host, quirks)
     asked = _asked_limits(config, merged)
-    held, limit_entries = limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
-    entries |= _plain_entries(config, merged, read_only_root=read_only_root)
-    entries |= limit_entries | {"user_namespace": who_entry}
+    held, limited = limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
+    entries |= limited | _plain_entries(config, merged, who_entry, read_only_root=read_only_root)
     return ContainerConfig(
         machine=host.machine,
         kernel=host.kernel,
@@ -89,7 +82,6 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         workdir=files.workdir,
         root=files.root,
         binds=files.binds,
-        commands=command_policy(merged),
         tmpfs=files.tmpfs,
         identity=who,
         environment=_environment(merged, who, files.workdir),
@@ -97,6 +89,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         confinement=confinement,
         limits=held,
         capture=_capture(merged),
+        commands=command_policy(merged),
         timeout_s=merged.timeout_s,
         grace_s=_given(merged.grace_s, DEFAULT_GRACE_S),
         runtime=runtime,
@@ -143,10 +136,10 @@ def _checked(merged: SandboxConfig) -> SandboxConfig:
 
 
 def _confine(
-    config: SandboxConfig, merged: SandboxConfig, level: Level, host: Host
+    config: SandboxConfig, merged: SandboxConfig, level: Level, host: Host, quirks: Quirks
 ) -> tuple[Confinement, dict[str, EnforcementEntry]]:
     isolation = merged.isolation
-    wished = DEFAULT_RLIMITS | dict(merged.limits.rlimits)
+    wished = limits.bound_processes(dict(merged.limits.rlimits), merged.limits.pids, host)
     rlimits, rlimit_entry = limits.choose_rlimits(wished, dict(config.limits.rlimits), host)
     asked = isolation.capabilities
     base, changes = ((), level.capabilities) if asked is None else (level.capabilities, asked)
@@ -158,6 +151,9 @@ def _confine(
         masked_paths=_given(isolation.masked_paths, level.masked_paths),
         readonly_paths=_given(isolation.readonly_paths, level.readonly_paths),
         rlimits=rlimits,
+        time_namespace=quirks.time_namespace and host.time_namespaces,
+        # What the kernel spares would be spared inside too, and the caller's be ended instead.
+        oom_score_adj=0 if host.oom_score_adj < 0 else None,
     )
     capabilities = ", ".join(confinement.capabilities) or "none"
     entries = {
@@ -181,12 +177,13 @@ def _asked_limits(config: SandboxConfig, merged: SandboxConfig) -> dict[str, Ask
 
 
 def _plain_entries(
-    config: SandboxConfig, merged: SandboxConfig, *, read_only_root: bool
+    config: SandboxConfig, merged: SandboxConfig, who: EnforcementEntry, *, read_only_root: bool
 ) -> dict[str, EnforcementEntry]:
     network = merged.network or "none"
     how = "a network namespace with loopback only" if network == "none" else "the host's network"
     entries = {
         "network": _enforced(network, how),
+        "user_namespace": who,
         "read_only_root": _enforced(read_only_root, "mount namespace"),
         "kernel": _enforced("shared", "the host's kernel, through a seccomp filter"),
     }
@@ -225,6 +222,9 @@ def _environment(merged: SandboxConfig, who: Identity, workdir: str) -> Environm
     return Environment(
         fixed={name: value for name, value in fixed.items() if name not in unset},
         inherit=tuple(name for name in inherit if name not in unset | set(merged.env.set)),
+    )
+
+
 def command_policy(merged: SandboxConfig) -> CommandPolicy:
     """The patterns of `[commands]`, ready to be asked."""
     allow, deny = (
@@ -232,9 +232,6 @@ def command_policy(merged: SandboxConfig) -> CommandPolicy:
         for patterns in (merged.commands.allow, merged.commands.deny)
     )
     return CommandPolicy(allow, deny)
-
-
-    )
 
 
 def _capture(merged: SandboxConfig) -> Capture:
