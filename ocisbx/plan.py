@@ -114,6 +114,8 @@ class Plan(NamedTuple):
     root_directory: str | None
     share_root: bool
     runtime: RuntimeInfo
+    # Options of the runtime before its verb.
+    runtime_args: tuple[str, ...]
     cell: Literal["none", "mount", "user"]
     sealed: bool
     cgroup: bool
@@ -180,6 +182,7 @@ class Plan(NamedTuple):
         }
         raw["commands"] = CommandPolicy(*(tuple(map(tuple, rows)) for rows in raw["commands"]))
         raw["owner"] = None if raw["owner"] is None else tuple(raw["owner"])
+        raw["runtime_args"] = tuple(raw["runtime_args"])
         raw["inherit"] = tuple(raw["inherit"])
         raw["warnings"] = tuple(raw["warnings"])
         return cls(**raw)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ocisbx.commands import CommandPolicy, parse_pattern
 from ocisbx.config import SandboxConfig
-from ocisbx.container.resolve import command_policy
+from ocisbx.container.merge import command_policy
 from ocisbx.errors import ConfigError, PolicyDenied
 
 
