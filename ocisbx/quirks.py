@@ -227,6 +227,11 @@ LACKS: tuple[Lack, ...] = (
         "the size alone bounds it; its memory is the sandbox's own",
     ),
     Lack(
+        "runsc", (), "a container has at most 256 terminals",
+        "gVisor's devpts takes no max=: openpty(3) goes on to succeed",
+        "its terminals are gVisor's own: none of the host's are taken",
+    ),
+    Lack(
         "runsc", (), "/dev holds the default devices only, and there is no /sys",
         "gVisor adds /dev/fuse, /dev/net/tun and a /sys of its own making",
         "they are of the user-space kernel: nothing of the host is behind them",

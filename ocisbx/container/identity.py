@@ -27,7 +27,7 @@ NO_ROOT = "no id inside is root outside"
 REAL_ROOT = "uid 0 inside is the host's root, without capabilities"
 # user_namespaces(7), "Interaction with system calls that change process UIDs or GIDs": a map that
 # an unprivileged process writes itself needs setgroups(2) denied, since dropping a group could open
-# what its absence opens (CVE-2014-8989).
+# what its absence opens (CVE-2014-8989). For root, every runtime calls setgroups(2).
 KEPT_GROUPS = (
     "; your supplementary groups stay with the payload (as nogroup), on what it can see: Linux "
     "lets no ordinary user drop them"
@@ -88,7 +88,9 @@ def choose_identity(
         home="/root" if uid == 0 else "/home/user",
         name="root" if uid == 0 else "user",
     )
-    return identity, _enforcement(identity, host, cell), warnings
+    # A kernel of the payload's own knows nothing of the caller's groups.
+    keeps_groups = host.uid != 0 and not quirks.user_kernel
+    return identity, _enforcement(identity, host, cell, keeps_groups=keeps_groups), warnings
 
 
 def check_mapped(number: int, rows: tuple[IdMap, ...], what: str) -> None:
@@ -155,23 +157,19 @@ def _same(own: tuple[IdRange, ...]) -> tuple[IdMap, ...]:
     return (IdMap(container=0, host=0, size=min(count, RANGE_SIZE)),)
 
 
-def _enforcement(identity: Identity, host: Host, cell: Cell) -> EnforcementEntry:
+def _enforcement(
+    identity: Identity, host: Host, cell: Cell, *, keeps_groups: bool
+) -> EnforcementEntry:
     # The cell's id 0 is the caller.
     shift = host.uid if cell == "user" else 0
     rows = ", ".join(f"{row.container}->{row.host + shift}+{row.size}" for row in identity.uid_map)
     real_root = host.uid == 0 and identity.uid_map[0].host == 0
-    kept_group = host.uid != 0 and len(identity.gid_map) > 1
+    # runc and its kin call newgidmap then, and drop nothing.
+    own_too = keeps_groups and len(identity.gid_map) > 1
+    kept = KEPT_GROUP if own_too else KEPT_GROUPS if keeps_groups and host.groups else ""
     return EnforcementEntry(
         requested="a user namespace of its own",
         actual=f"uid map {rows}",
-        state=EnforcementState.PARTIAL if real_root or kept_group else EnforcementState.ENFORCED,
-        how=f"user namespace; {REAL_ROOT if real_root else NO_ROOT}"
-        + _kept_groups(host, kept_group=kept_group),
+        state=EnforcementState.PARTIAL if real_root or own_too else EnforcementState.ENFORCED,
+        how=f"user namespace; {REAL_ROOT if real_root else NO_ROOT}{kept}",
     )
-
-
-def _kept_groups(host: Host, *, kept_group: bool) -> str:
-    """What the payload has of the caller's groups. For root, runtimes call setgroups(2)."""
-    if kept_group:
-        return KEPT_GROUP
-    return KEPT_GROUPS if host.uid != 0 and host.groups else ""

@@ -33,7 +33,6 @@ from ocisbx.values import UNLIMITED
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.host import Host
-    from ocisbx.presets import Level
     from ocisbx.quirks import Quirks
 
 DEFAULT_GRACE_S = 2.0
@@ -64,20 +63,18 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         Unsupported: a demand cannot be enforced here, and `allow_degraded` does not name it.
     """
     merged = _checked(merge_preset(config))
-    level = level_of(merged)
     runtime = select_runtime(wanted := wanted_runtime(config), host)
     quirks = find_quirks(runtime.name, runtime.version)
     cell = identity.choose_cell(host, quirks)
-    read_only_root = given(merged.isolation.read_only_root, level.read_only_root)
+    read_only_root = given(merged.isolation.read_only_root, level_of(merged).read_only_root)
     who, who_entry, warnings = identity.choose_identity(
         merged.user, host, quirks, cell, own_root=read_only_root or _is_host(merged.rootfs)
     )
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
-    confinement, entries = _confine(config, merged, level, host, quirks)
-    held, limited = limits.cgroup_limits(
-        _asked_limits(config, merged), host.cgroups, merged.allow_degraded
-    )
+    confinement, entries = _confine(config, merged, host, quirks)
+    asked = _asked_limits(config, merged)
+    held, limited = limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
     entries |= limited | _plain_entries(config, merged, read_only_root=read_only_root)
     entries |= {"user_namespace": who_entry, "kernel": kernel_entry(wanted, runtime)}
     return ContainerConfig(
@@ -126,9 +123,9 @@ def _checked(merged: SandboxConfig) -> SandboxConfig:
 
 
 def _confine(
-    config: SandboxConfig, merged: SandboxConfig, level: Level, host: Host, quirks: Quirks
+    config: SandboxConfig, merged: SandboxConfig, host: Host, quirks: Quirks
 ) -> tuple[Confinement, dict[str, EnforcementEntry]]:
-    isolation = merged.isolation
+    level, isolation = level_of(merged), merged.isolation
     wished = limits.bound_processes(dict(merged.limits.rlimits), merged.limits.pids, host)
     rlimits, rlimit_entry = limits.choose_rlimits(wished, dict(config.limits.rlimits), host)
     asked = isolation.capabilities

@@ -18,7 +18,7 @@ from ocisbx.presets import PRESETS
 from ocisbx.probe.gather import gather
 from ocisbx.result import EnforcementState
 from ocisbx.specgen.build import build_spec
-from tests.unit.hosts import CRUN, NEW_CRUN, NEW_RUNC, RANGE, RUNC, directory, make_host
+from tests.unit.hosts import CRUN, NEW_CRUN, NEW_RUNC, RANGE, RUNC, RUNSC, directory, make_host
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,8 @@ def spec_of(container: ContainerConfig) -> Any:
 # --------------------------------------------------------------------------------------- rlimits
 @pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"yolo"}))
 def test_every_preset_bounds_processes_files_and_descriptors(preset: str) -> None:
-    rows = resolved(make_host(), preset=preset).confinement.rlimits
+    fields = {"preset": preset, "allow_degraded": ["kernel"]}
+    rows = resolved(make_host(), **fields).confinement.rlimits
     assert rows["RLIMIT_CORE"] == (0, 0)
     for name in ("RLIMIT_NOFILE", "RLIMIT_FSIZE", NPROC):
         assert 0 < rows[name][0] <= rows[name][1], name
@@ -115,11 +116,13 @@ SUBORDINATE = {
 }
 ENFORCED, PARTIAL = EnforcementState.ENFORCED, EnforcementState.PARTIAL
 GROUPS = (
-    # None; what Linux lets nobody drop; what runc could drop and does not; root's are dropped.
+    # None; what Linux lets nobody drop; what runc could drop and does not; a kernel of its own, and
+    # root's runtimes, keep none.
     ({"runtimes": (RUNC,)}, None, ENFORCED, ""),
     ({"runtimes": (RUNC,), "groups": (27, 100)}, None, ENFORCED, "your supplementary groups stay"),
     ({"runtimes": (CRUN,), "groups": (27,)}, "1000", ENFORCED, "your supplementary groups stay"),
     ({"runtimes": (RUNC,), **SUBORDINATE}, "1000", PARTIAL, "all of your groups"),
+    ({"runtimes": (RUNSC,), "groups": (27,), **SUBORDINATE}, "1000", ENFORCED, ""),
     ({"uid": 0, "gid": 0, "groups": (4,), "runtimes": (NEW_CRUN,)}, None, PARTIAL, "host's root"),
 )
 
@@ -128,7 +131,8 @@ GROUPS = (
 def test_groups_that_stay_are_told(
     host: dict[str, Any], user: str | None, state: EnforcementState, words: str
 ) -> None:
-    entry = resolved(make_host(**host), user=user).enforcement["user_namespace"]
+    runtime = {"names": [host["runtimes"][0].path]}
+    entry = resolved(make_host(**host), user=user, runtime=runtime).enforcement["user_namespace"]
     assert entry.state is state
     assert words in entry.how
     assert ("groups" in entry.how) == ("groups" in words)
