@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ocisbx import Sandbox
 from ocisbx.bundle.directory import BundleDirectory
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
 # Nothing of the caller's, as ocisbx starts a runtime.
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+class Ended(NamedTuple):
+    """What one program took; `cpu_s` with everything that it waited for."""
+
+    wall_s: float
+    cpu_s: float
 
 
 class Spawner:
@@ -39,23 +46,27 @@ class Spawner:
     def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
-    def time(self, argv: list[str], environment: Mapping[str, str] = ENVIRONMENT) -> float:
-        """Seconds from posix_spawn to the end of a program, which has to succeed."""
+    def time(self, argv: list[str], environment: Mapping[str, str] = ENVIRONMENT) -> Ended:
+        """From posix_spawn to the end of a program, which has to succeed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         request = json.dumps({"argv": argv, "environment": dict(environment)})
         self._process.stdin.write(request.encode() + b"\n")
         self._process.stdin.flush()
-        elapsed_s, status = json.loads(self._process.stdout.readline())
+        elapsed_s, cpu_s, status = json.loads(self._process.stdout.readline())
         if status != 0:
             raise SystemExit(f"{argv} ended with {status}")
-        return float(elapsed_s)
+        return Ended(elapsed_s, cpu_s)
 
 
 @contextlib.contextmanager
-def bare_runtime(runtime: str, directory: str) -> Iterator[Callable[[], float]]:
-    """Yield what times `runtime run` of `true`, on the bundle that SandboxConfig() gives."""
-    plan = Sandbox(runtime={"names": [runtime]}).resolve()
+def bare_runtime(
+    runtime: str,
+    directory: str,
+    **fields: Any,  # noqa: ANN401 -- those of SandboxConfig
+) -> Iterator[Callable[[], Ended]]:
+    """Yield what times `runtime run` of `true`, on the bundle that SandboxConfig(fields) gives."""
+    plan = Sandbox(runtime={"names": [runtime]}, **fields).resolve()
     bundle = _bundle(plan, directory)
     state = ["--root", f"{directory}/state", "--log", f"{directory}/log", "--log-format", "json"]
     argv = [plan.runtime.path, *state, "run", "--bundle", bundle.path, "bare"]

@@ -79,15 +79,15 @@ def measure_run(
     def uncached() -> float:
         for plan in Path(directory, "cache/ocisbx/plans").glob("*.json"):
             plan.unlink()
-        return plain.time(argv, around)
+        return plain.time(argv, around).wall_s
 
     with (
         tempfile.TemporaryDirectory(prefix="ocisbx-cli-") as bundle,
         bare_runtime(runtime, bundle) as bare,
     ):
         contenders: dict[str, Callable[[], float]] = {
-            "bare": bare,
-            "cached": lambda: plain.time(argv, around),
+            "bare": lambda: bare().wall_s,
+            "cached": lambda: plain.time(argv, around).wall_s,
             "uncached": uncached,
         }
         samples = interleave(contenders, rounds, {"runtime": shown(runtime)})
@@ -110,7 +110,7 @@ def measure_import(
     around = environment(directory)
 
     def process(code: str) -> Callable[[], float]:
-        return lambda: plain.time([sys.executable, "-c", code], around)
+        return lambda: plain.time([sys.executable, "-c", code], around).wall_s
 
     contenders = {"pass": process("pass"), "import": process("import ocisbx")}
     samples = interleave(contenders, rounds, {"runtime": None})

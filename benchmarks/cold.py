@@ -71,11 +71,11 @@ def contenders(runtime: str, directory: str) -> Iterator[dict[str, Contender]]:
     with bare_runtime(runtime, directory) as bare, Spawner() as plain:
         found: dict[str, Contender] = {
             "ocisbx": lambda: through_ocisbx(runtime),
-            "bare": lambda: {"wall_s": bare()},
-            "spawn": lambda: {"wall_s": plain.time([TRUE])},
+            "bare": lambda: {"wall_s": bare().wall_s},
+            "spawn": lambda: {"wall_s": plain.time([TRUE]).wall_s},
         }
         if (bwrap := shutil.which("bwrap")) is not None:
-            found["bwrap"] = lambda: {"wall_s": plain.time([bwrap, *BWRAP])}
+            found["bwrap"] = lambda: {"wall_s": plain.time([bwrap, *BWRAP]).wall_s}
         yield found
 
 

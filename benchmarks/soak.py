@@ -83,7 +83,7 @@ def soak(runtime: str, calls: int) -> dict[str, Any]:
         seen.append({"calls": 0, **state()})
         for number in range(1, calls + 1):
             ours[number - 1] = call(runtime)
-            bare[number - 1] = time_bare()
+            bare[number - 1] = time_bare().wall_s
             if number % SEEN_EVERY == 0 or number == calls:
                 seen.append({"calls": number, **state()})
     grown = {name: value - seen[0][name] for name, value in seen[-1].items() if name != "calls"}

@@ -2,7 +2,8 @@
 
     python benchmarks/spawner.py < REQUESTS > ANSWERS
 
-One line is one JSON object, {argv, environment}; the answer is one line, [seconds, exit status].
+One line is one JSON object, {argv, environment}; the answer is one line, [seconds, seconds of
+processor time of the program and of all that it waited for, exit status].
 A process of its own, so that it can live in namespaces that its programs need (ocisbx-cell).
 Standard library only: it measures the program, and must be small.
 """
@@ -23,9 +24,10 @@ def main() -> None:
         argv, environment = request["argv"], request["environment"]
         started = time.perf_counter()
         pid = os.posix_spawn(argv[0], argv, environment, file_actions=actions)
-        status = os.waitpid(pid, 0)[1]
+        _, status, usage = os.wait4(pid, 0)
         elapsed_s = time.perf_counter() - started
-        print(json.dumps([elapsed_s, os.waitstatus_to_exitcode(status)]), flush=True)
+        cpu_s = usage.ru_utime + usage.ru_stime
+        print(json.dumps([elapsed_s, cpu_s, os.waitstatus_to_exitcode(status)]), flush=True)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,10 @@ def run_plan(
     When the runtime failed before the payload ran, `renewal` gives another plan, once.
 
     Raises:
+        PolicyDenied: `[commands]` does not let it run.
         OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
     """
+    plan.commands.check(call.argv)
     sweep()
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     execution, verdict, captured = _launch(plan, call, hold)

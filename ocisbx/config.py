@@ -150,6 +150,15 @@ class Filesystem(_Table):
     """Readable only, also within the workspace."""
 
 
+class Commands(_Table):
+    """Which commands may be started: a policy, and no boundary."""
+
+    allow: tuple[fields.CommandPattern, ...] = ()
+    """Only these, where there are any."""
+    deny: tuple[fields.CommandPattern, ...] = ()
+    """None of these; wins over allow."""
+
+
 class Runtime(_Table):
     """Which OCI runtime."""
 
@@ -159,7 +168,9 @@ class Runtime(_Table):
     """How runsc intercepts system calls; runsc only."""
 
 
-TABLES: tuple[str, ...] = ("env", "limits", "capture", "isolation", "filesystem", "runtime")
+TABLES: tuple[str, ...] = (
+    *("env", "limits", "capture", "isolation", "filesystem", "commands", "runtime"),
+)
 
 
 class SandboxConfig(_Table):
@@ -198,12 +209,13 @@ class SandboxConfig(_Table):
     allow_degraded: tuple[fields.EnforcementName, ...] = ()
     """Restrictions without which the run may go on where the host cannot enforce them, or all."""
     annotations: fields.Annotations = Field(default_factory=documents.FrozenDict)
-    """Names and values for config.json; those that steer a runtime are refused."""
+    """Names and values for config.json; only names that no runtime reads."""
     env: Env = Env()
     limits: Limits = Limits()
     capture: Capture = Capture()
     isolation: Isolation = Isolation()
     filesystem: Filesystem = Filesystem()
+    commands: Commands = Commands()
     runtime: Runtime = Runtime()
 
     def __init__(self, /, **values: Any) -> None:  # noqa: ANN401 -- parsed by the fields' types

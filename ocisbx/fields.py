@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from ocisbx import capabilities, mounts, values
+from ocisbx import capabilities, commands, mounts, values
 from ocisbx.documents import FrozenDict
 from ocisbx.errors import ConfigError
 from ocisbx.presets import PRESETS
@@ -87,6 +87,11 @@ def _not_empty(value: object) -> str:
     if not text:
         raise values.refusal(text, "a reference", "it is empty")
     return text
+
+
+def _command_pattern(value: object) -> str:
+    commands.parse_pattern(value)
+    return str(value)
 
 
 def _workspace(value: object) -> str:
@@ -178,6 +183,7 @@ Text = Annotated[str, _parsed(values.check_text)]
 Reference = Annotated[str, _parsed(_not_empty)]
 AbsolutePath = Annotated[str, _parsed(values.check_path), WithJsonSchema(_PATH)]
 Pattern = Annotated[str, _parsed(values.check_pattern)]
+CommandPattern = Annotated[str, _parsed(_command_pattern)]
 Workspace = Annotated[str, _parsed(_workspace)]
 Rootfs = Annotated[
     str, _parsed(_one_of_or_path("a root", ["host"])), _either({"enum": ["host"]}, _PATH)

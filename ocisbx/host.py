@@ -101,6 +101,8 @@ class Host(Facts):
     kernel: str
     uid: int
     gid: int
+    # Supplementary groups besides `gid` (getgroups(2)).
+    groups: tuple[int, ...] = ()
     home: str
     cwd: str
     hostname: str = ""
@@ -116,6 +118,10 @@ class Host(Facts):
     own_gids: tuple[IdRange, ...] = (ALL_IDS,)
     # Every requested path lies on a file system that takes idmapped mounts (mount_setattr(2)).
     idmap_ready: bool = False
+    # /proc/self/ns/time is there: Linux 5.6 with CONFIG_TIME_NS (time_namespaces(7)).
+    time_namespaces: bool = False
+    # Our own, which a child inherits (proc_pid_oom_score_adj(5)).
+    oom_score_adj: int = 0
     cgroups: Cgroups = Cgroups(hierarchy="none")
     rlimits: dict[str, tuple[int, int]] = {}
     runtimes: tuple[RuntimeBinary, ...] = ()

@@ -12,6 +12,7 @@ import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ocisbx.commands import CommandPolicy
 from ocisbx.result import Enforced, EnforcementState, RuntimeInfo
 
 try:
@@ -129,6 +130,7 @@ class Plan(NamedTuple):
     max_output_bytes: int
     on_output_limit: Literal["truncate", "kill"]
     combine: bool
+    commands: CommandPolicy
     enforcement: dict[str, Enforced]
     warnings: tuple[str, ...]
     guards: tuple[Guard, ...]
@@ -187,6 +189,7 @@ class Plan(NamedTuple):
             name: Enforced(**(entry | {"state": EnforcementState(entry["state"])}))
             for name, entry in raw["enforcement"].items()
         }
+        raw["commands"] = CommandPolicy(*(tuple(map(tuple, rows)) for rows in raw["commands"]))
         raw["owner"] = None if raw["owner"] is None else tuple(raw["owner"])
         raw["runtime_args"] = tuple(raw["runtime_args"])
         raw["inherit"] = tuple(raw["inherit"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ocisbx.errors import OcisbxError
 from ocisbx.places import ensure, find_places
 from ocisbx.plan import Plan, digest
+from ocisbx.probe.processes import oom_score_adj
 from ocisbx.version import VERSION
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ def plan_key(options: Mapping[str, Any]) -> str:
         "version": VERSION,
         "options": options,
         "cwd": os.getcwd(),
-        "ids": [os.geteuid(), os.getegid()],
+        "ids": [os.geteuid(), os.getegid(), *sorted(os.getgroups())],
         "kernel": [system.release, system.version, system.machine],
+        "spared": oom_score_adj() < 0,
         "environment": {name: os.environ.get(name) for name in ENVIRONMENT_NAMES},
     }
     text = json.dumps(document, sort_keys=True, ensure_ascii=True)

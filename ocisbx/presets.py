@@ -17,6 +17,22 @@ MIB = 1 << 20
 
 DEFAULT_PRESET = "coding-agent"
 
+# Cheap wishes of every container. A core dump would land in the workspace, with what the process
+# had in memory; programs that close every possible descriptor take minutes under a limit of 2^30.
+RLIMITS: dict[str, tuple[int, int]] = {
+    "RLIMIT_CORE": (0, 0),
+    "RLIMIT_NOFILE": (65536, 65536),
+}
+
+
+def _rlimits(largest_file_bytes: int) -> dict[str, tuple[int, int]]:
+    """And a bound on one file (SIGXFSZ, EFBIG), so that a runaway writer does not take the disk.
+
+    The sparse files of databases and disk images count by their length. RLIMIT_NPROC is not here:
+    it follows `pids` (container/limits.py).
+    """
+    return RLIMITS | {"RLIMIT_FSIZE": (largest_file_bytes, largest_file_bytes)}
+
 
 class Preset(NamedTuple):
     """`fields`: what SandboxConfig takes; `opens`: what a payload can reach, in one sentence.
@@ -37,7 +53,7 @@ PRESETS: dict[str, Preset] = {
         fields={
             "network": "none",
             "isolation": {"level": "restricted"},
-            "limits": {"memory_bytes": 4 * GIB, "pids": 1024, "rlimits": {"RLIMIT_CORE": (0, 0)}},
+            "limits": {"memory_bytes": 4 * GIB, "pids": 1024, "rlimits": _rlimits(64 * GIB)},
         },
     ),
     "balanced": Preset(
@@ -49,7 +65,7 @@ PRESETS: dict[str, Preset] = {
         fields={
             "network": "host",
             "isolation": {"level": "restricted"},
-            "limits": {"memory_bytes": 8 * GIB, "pids": 4096, "rlimits": {"RLIMIT_CORE": (0, 0)}},
+            "limits": {"memory_bytes": 8 * GIB, "pids": 4096, "rlimits": _rlimits(256 * GIB)},
         },
     ),
     "locked-down": Preset(
@@ -65,7 +81,8 @@ PRESETS: dict[str, Preset] = {
                 "memory_bytes": 1 * GIB,
                 "cpus": 1.0,
                 "pids": 256,
-                "rlimits": {"RLIMIT_CORE": (0, 0)},
+                # Only scratch memory can be written, and no tmpfs of ours is larger.
+                "rlimits": _rlimits(1 * GIB),
             },
             "capture": {"max_bytes": 16 * MIB},
         },
@@ -81,6 +98,7 @@ PRESETS: dict[str, Preset] = {
         fields={
             "network": "host",
             "isolation": {"level": "baseline", "read_only_root": False},
+            "limits": {"rlimits": RLIMITS},
         },
     ),
 }

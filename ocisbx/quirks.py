@@ -29,6 +29,9 @@ class Quirks(NamedTuple):
     idmapped_mounts: bool = False
     # Builds the path of each mount point from the root's own: together they fit into PATH_MAX.
     joins_root: bool = False
+    # linux.namespaces may hold `time` (runtime-spec 1.1.0); youki 0.7 has no code for it
+    # (youki-dev/youki#3259).
+    time_namespace: bool = False
     # `features` exists.
     features: bool = False
     # Creates a cgroup of its own even where nothing is delegated, when it runs as root.
@@ -77,6 +80,7 @@ TABLE: tuple[Quirks, ...] = (
         sealed_pays=True,
         maps_any_id=True,
         idmapped_mounts=True,
+        time_namespace=True,
         features=True,
     ),
     Quirks(
@@ -87,6 +91,7 @@ TABLE: tuple[Quirks, ...] = (
         refuses_hybrid=True,
         sealed_pays=True,
         maps_any_id=True,
+        time_namespace=True,
     ),
     Quirks(
         name="runc",
@@ -94,6 +99,7 @@ TABLE: tuple[Quirks, ...] = (
         socket_args=("--preserve-fds", "1"),
         joins_root=True,
         idmapped_mounts=True,
+        time_namespace=True,
         features=True,
     ),
     Quirks(
@@ -219,6 +225,11 @@ LACKS: tuple[Lack, ...] = (
         "runsc", (), "tmpfs have a bound on inodes",
         "gVisor's tmpfs knows size= only",
         "the size alone bounds it; its memory is the sandbox's own",
+    ),
+    Lack(
+        "runsc", (), "a container has at most 256 terminals",
+        "gVisor's devpts takes no max=: openpty(3) goes on to succeed",
+        "its terminals are gVisor's own: none of the host's are taken",
     ),
     Lack(
         "runsc", (), "/dev holds the default devices only, and there is no /sys",

@@ -97,6 +97,7 @@ class Sandbox:
 
         Raises:
             ConfigError: the command is no list of strings, or too long; the input is a text.
+            PolicyDenied: `[commands]` does not let it run; nothing was started.
             OcisbxError: ocisbx or the runtime failed.
         """
         call = self._call(
@@ -127,6 +128,7 @@ class Sandbox:
             command, input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
         )
         plan = self.resolve()
+        plan.commands.check(call.argv)
         resolve_s, audit = self._resolve_s, self._audit
         from ocisbx.running import Running  # noqa: PLC0415 -- threads, for those who start only
 

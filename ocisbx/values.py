@@ -38,6 +38,7 @@ _SIZE = r"([0-9]{1,20})(\.[0-9]{1,9})? ?(?:([kKmMgGtT])[iI]?)?[bB]?"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _NUMBER = r"[0-9]{1,20}(\.[0-9]{1,20})?"
 _USER = r"([0-9]{1,10})(?::([0-9]{1,10}))?"
+_ANNOTATION = r"[A-Za-z0-9]+(?:[._/-][A-Za-z0-9]+)*"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _SIZE_EXAMPLES = "expected bytes or a size such as 512M, 2g, 64k, 1.5GiB (powers of 1024)"
@@ -62,14 +63,16 @@ RLIMITS: dict[str, bool] = {
     "RLIMIT_STACK": True,
 }
 
-# Annotations by which a caller could steer the runtime past this configuration.
-STEERING_ANNOTATIONS: dict[str, str] = {
-    "run.oci.": "it changes how crun sets the container up",
-    "dev.gvisor.": "it sets flags of runsc, such as host-uds",
-    "org.criu.": "it configures criu, which works outside the container",
-    "io.katacontainers": "it configures the hypervisor",
-    "org.systemd.property.": "it sets properties of a systemd unit of the host",
+# Annotations that no runtime reads, by prefix. All others are refused: runtimes take orders from
+# names such as run.oci.* (crun), dev.gvisor.* (host-uds among its flags), org.criu.*,
+# org.systemd.property.*, io.kubernetes.cri.*, io.katacontainers.* and module.wasm.*, and the list
+# of such names is theirs to lengthen.
+ANNOTATIONS: dict[str, str] = {
+    "label.": "the caller's own names, such as label.com.acme.task: no runtime looks there",
+    "org.opencontainers.image.": "what an image says of itself (image-spec, annotations.md)",
+    "com.example.": "for documents and tests: nobody can own it (RFC 2606)",
 }
+MAX_ANNOTATION_KEY_BYTES = 255
 
 
 class User(NamedTuple):
@@ -343,15 +346,20 @@ def parse_ulimit(value: object) -> tuple[str, tuple[int, int]]:
 
 
 def check_annotation(key: object, value: object) -> tuple[str, str]:
-    """One annotation of config.json; keys that steer a runtime are refused with the reason."""
+    """One annotation of config.json: a key below one of ANNOTATIONS, and one line of text."""
     name = check_text(key, "an annotation's key")
-    if not name or not name.isprintable() or " " in name:
-        why = "expected a name in reverse-domain notation, such as com.example.task"
+    if re.fullmatch(_ANNOTATION, name) is None or len(name) > MAX_ANNOTATION_KEY_BYTES:
+        why = "expected letters and digits, parted by single . _ - or /, such as label.task"
         raise refusal(name, "an annotation's key", why)
-    for prefix, reason in STEERING_ANNOTATIONS.items():
-        if name.lower().startswith(prefix):
-            raise refusal(name, "an annotation that a caller may set", reason)
-    return name, check_text(value, "an annotation's value")
+    if not name.startswith(tuple(ANNOTATIONS)):
+        why = f"only keys below {', '.join(ANNOTATIONS)} steer no runtime"
+        remedy = f"label.{name} says the same to whoever reads it"
+        raise refusal(name, "an annotation that a caller may set", why, remedy=remedy)
+    text = check_text(value, "an annotation's value")
+    if not text.isprintable():
+        why = "it holds a control character: it would forge lines where it is shown"
+        raise refusal(text, "an annotation's value", why)
+    return name, text
 
 
 def check_command(command: object, *, shell: bool = False) -> tuple[str, ...]:

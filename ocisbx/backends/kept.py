@@ -14,7 +14,7 @@ from ocisbx.bundle.kept import SANDBOX_FILE, STATE_DIRECTORY, read_config, write
 from ocisbx.bundle.owner import read_owner, read_regular
 from ocisbx.bundle.view import INIT_NODE
 from ocisbx.config import SandboxConfig
-from ocisbx.container.merge import merge_preset
+from ocisbx.container.merge import command_policy, merge_preset
 from ocisbx.container.resolve import DEFAULT_GRACE_S, DEFAULT_MAX_OUTPUT_BYTES
 from ocisbx.errors import BundleError, Unsupported
 from ocisbx.plan import Plan, Shown, Template
@@ -42,7 +42,9 @@ def keep_bundle(given: str, plan: Plan, call: Call) -> str:
     Raises:
         ConfigError: the directory is in use.
         BundleError: it cannot be written.
+        PolicyDenied: `[commands]` does not let it run.
     """
+    plan.commands.check(call.argv)
     container_id = new_id()
     config = plan.template.fill(
         container_id=container_id,
@@ -150,6 +152,7 @@ def _bare_plan(path: str, document: dict[str, Any], template: Template, root: st
         max_output_bytes=settings.capture.max_bytes or DEFAULT_MAX_OUTPUT_BYTES,
         on_output_limit=settings.capture.on_limit or "truncate",
         combine=bool(settings.capture.combine),
+        commands=command_policy(settings),
         # What was asked for is not known of a file that anybody may have edited.
         enforcement={},
         warnings=(),

@@ -51,6 +51,7 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         max_output_bytes=container.capture.max_bytes,
         on_output_limit=container.capture.on_limit,
         combine=container.capture.combine,
+        commands=container.commands,
         enforcement={
             name: Enforced(entry.requested, entry.actual, entry.state, entry.how)
             for name, entry in container.enforcement.items()

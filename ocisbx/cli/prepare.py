@@ -104,6 +104,7 @@ def dry_run(options: Mapping[str, Any], argv: tuple[str, ...], extra: dict[str, 
         # What is only shown is not tried: nothing is started.
         host = survey(config, may_try=False)
         plan = lower(config, resolve(config, host), host)
+    plan.commands.check(argv)
     container_id = new_id()
     document = json.loads(
         plan.template.fill(

@@ -66,6 +66,7 @@ def choose_files(
     if merged.network == "host":
         _add_resolver(layout, host)
     workdir = _add_requested(layout, host, merged)
+    _check_workdir(layout, host, workdir, direct)
     layout.add_workdir(workdir)
     return Files(
         root=Root(directory=direct, read_only=read_only_root, nodes=() if direct else layout.nodes),
@@ -151,6 +152,22 @@ def _add_requested(layout: Layout, host: Host, merged: SandboxConfig) -> str:
     if merged.workdir is not None:
         return posixpath.normpath(merged.workdir)
     return workspace[0].written if workspace is not None else "/"
+
+
+def _check_workdir(layout: Layout, host: Host, workdir: str, direct: str | None) -> None:
+    """Also where links lead: those of our root, and those in what the caller shows.
+
+    Raises:
+        ConfigError: to a tree of the kernel's.
+    """
+    inside = layout.follow(workdir)
+    paths.check_workdir(workdir, inside)
+    source = layout.source_of(inside)
+    if source is None and direct is not None:
+        source = f"{direct}{inside}".rstrip("/")
+    if source is not None and (fact := host.paths.get(source)) is not None:
+        for place in paths.places_along(fact):
+            paths.check_workdir(workdir, place)
 
 
 def _wanted_volume(host: Host, volume: Volume) -> Wanted:

@@ -23,6 +23,21 @@ Cell = Literal["none", "mount", "user"]
 FALLBACK_RANGE = IdRange(start=0x7000_0000, count=65536)
 RANGE_SIZE = 65536
 
+NO_ROOT = "no id inside is root outside"
+REAL_ROOT = "uid 0 inside is the host's root, without capabilities"
+# user_namespaces(7), "Interaction with system calls that change process UIDs or GIDs": a map that
+# an unprivileged process writes itself needs setgroups(2) denied, since dropping a group could open
+# what its absence opens (CVE-2014-8989). For root, every runtime calls setgroups(2).
+KEPT_GROUPS = (
+    "; your supplementary groups stay with the payload (as nogroup), on what it can see: Linux "
+    "lets no ordinary user drop them"
+)
+# runc: "cannot set any additional groups in a rootless container", whatever newgidmap allows.
+KEPT_GROUP = (
+    "; all of your groups (your own as gid 0) stay with the payload, on what it can see: this "
+    "runtime drops none for an ordinary user; --runtime crun leaves your own out"
+)
+
 ROOT_WARNING = (
     "file owners cannot be shifted here: the payload runs as root outside too, without "
     "capabilities; run ocisbx as an ordinary user, or with runc >= 1.2 or crun >= 1.10 and a "
@@ -73,7 +88,9 @@ def choose_identity(
         home="/root" if uid == 0 else "/home/user",
         name="root" if uid == 0 else "user",
     )
-    return identity, _enforcement(identity, host, cell), warnings
+    # A kernel of the payload's own knows nothing of the caller's groups.
+    keeps_groups = host.uid != 0 and not quirks.user_kernel
+    return identity, _enforcement(identity, host, cell, keeps_groups=keeps_groups), warnings
 
 
 def check_mapped(number: int, rows: tuple[IdMap, ...], what: str) -> None:
@@ -140,16 +157,19 @@ def _same(own: tuple[IdRange, ...]) -> tuple[IdMap, ...]:
     return (IdMap(container=0, host=0, size=min(count, RANGE_SIZE)),)
 
 
-def _enforcement(identity: Identity, host: Host, cell: Cell) -> EnforcementEntry:
+def _enforcement(
+    identity: Identity, host: Host, cell: Cell, *, keeps_groups: bool
+) -> EnforcementEntry:
     # The cell's id 0 is the caller.
     shift = host.uid if cell == "user" else 0
     rows = ", ".join(f"{row.container}->{row.host + shift}+{row.size}" for row in identity.uid_map)
     real_root = host.uid == 0 and identity.uid_map[0].host == 0
+    # runc and its kin call newgidmap then, and drop nothing.
+    own_too = keeps_groups and len(identity.gid_map) > 1
+    kept = KEPT_GROUP if own_too else KEPT_GROUPS if keeps_groups and host.groups else ""
     return EnforcementEntry(
         requested="a user namespace of its own",
         actual=f"uid map {rows}",
-        state=EnforcementState.PARTIAL if real_root else EnforcementState.ENFORCED,
-        how="user namespace; uid 0 inside is the host's root, without capabilities"
-        if real_root
-        else "user namespace; no id inside is root outside",
+        state=EnforcementState.PARTIAL if real_root or own_too else EnforcementState.ENFORCED,
+        how=f"user namespace; {REAL_ROOT if real_root else NO_ROOT}{kept}",
     )

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # Opening a directory costs one mount for each entry (about 55 us each, performance.md 3.4).
 OPEN_LIMIT = 512
 
+# path_resolution(7): the kernel gives up after 40 symlinks.
+LINK_LIMIT = 40
+
 # Our own link to /tmp, which gives way to a directory when something is mounted below it.
 VAR_TMP = "/var/tmp"
 
@@ -96,6 +99,26 @@ class Layout:
         parents = [self._nodes[parent] for parent in _parents(path) if parent in self._nodes]
         if all(node.kind == "directory" for node in parents):
             self._make_target(path, directory=True)
+
+    def follow(self, path: str) -> str:
+        """Where `path` leads through the links of the root; in a mount nothing is known of them."""
+        current, rest, links = "/", _parts(path), 0
+        while rest and links <= LINK_LIMIT:
+            current = posixpath.normpath(posixpath.join(current, rest.pop(0)))
+            node = self._nodes.get(current)
+            if node is not None and node.kind == "symlink":
+                links += 1
+                rest = _parts(node.content) + rest
+                current = "/" if node.content.startswith("/") else posixpath.dirname(current)
+        return posixpath.join(current, *rest)
+
+    def source_of(self, path: str) -> str | None:
+        """The host's path that is shown at `path`; None: none is."""
+        ground = self._binds.get(path) or self._ground(path)
+        if not isinstance(ground, Bind):
+            return None
+        below = posixpath.relpath(path, ground.target)
+        return posixpath.normpath(posixpath.join(ground.source, below))
 
     def _ground(self, path: str) -> Bind | Tmpfs | None:
         """The innermost mount that `path` lies strictly below."""
@@ -190,6 +213,10 @@ def _missing_below(host: Host, source: str, relative: str) -> bool:
                 remedy="name the place that it points to",
             )
     return False
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
 
 
 def _parents(path: str) -> list[str]:

@@ -48,6 +48,7 @@ CGROUP_REASONS: dict[str, tuple[str, str]] = {
 }
 
 NO_LIMIT = resource.RLIM_INFINITY
+NPROC = "RLIMIT_NPROC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,21 @@ def cgroup_limits(
         for field, wish in asked.items()
     }
     return Limits(), entries
+
+
+def bound_processes(
+    wished: dict[str, tuple[int, int]], pids: int | None, host: Host
+) -> dict[str, tuple[int, int]]:
+    """With a wish for RLIMIT_NPROC: as many as `pids`, where no cgroup may hold them.
+
+    Since Linux 5.14 processes are counted for each uid of each user namespace (getrlimit(2),
+    kernel commit 21d1c5e386bc), so a container has this number to itself. Before, all processes
+    of the caller counted, and a number that fits one container would stop all others.
+    """
+    if NPROC in wished or pids in (None, NO_LIMIT) or not host.kernel_at_least(5, 14):
+        return wished
+    assert pids is not None
+    return wished | {NPROC: (pids, pids)}
 
 
 def choose_rlimits(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from ocisbx.commands import CommandPolicy, parse_pattern
 from ocisbx.config import SandboxConfig
 from ocisbx.container.model import EnforcementEntry
 from ocisbx.container.select import Wanted, has_own_kernel
@@ -37,6 +38,15 @@ def level_of(merged: SandboxConfig) -> Level:
 
 def given(value: T | None, default: T) -> T:
     return default if value is None else value
+
+
+def command_policy(merged: SandboxConfig) -> CommandPolicy:
+    """The patterns of `[commands]`, ready to be asked."""
+    allow, deny = (
+        tuple(map(parse_pattern, patterns))
+        for patterns in (merged.commands.allow, merged.commands.deny)
+    )
+    return CommandPolicy(allow, deny)
 
 
 def wanted_runtime(config: SandboxConfig) -> Wanted:

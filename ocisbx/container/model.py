@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from ocisbx.commands import CommandPolicy
 from ocisbx.host import RuntimeBinary
 from ocisbx.result import EnforcementState
 
@@ -92,6 +93,10 @@ class Confinement(Resolved):
     masked_paths: tuple[str, ...]
     readonly_paths: tuple[str, ...]
     rlimits: dict[str, tuple[int, int]]
+    # Clocks of its own, which show the host's time.
+    time_namespace: bool
+    # None: as the caller's.
+    oom_score_adj: int | None
     # Where Landlock lets the payload write; None: no Landlock.
     writable_paths: tuple[str, ...] | None = None
 
@@ -139,6 +144,7 @@ class ContainerConfig(Resolved):
     confinement: Confinement
     limits: Limits
     capture: Capture
+    commands: CommandPolicy
     timeout_s: float | None
     grace_s: float
     runtime: RuntimeBinary

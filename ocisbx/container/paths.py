@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 
 from ocisbx.errors import ConfigError
@@ -159,6 +160,35 @@ def check_target(target: str, what: str) -> str:
                 remedy="choose a target outside /proc, /sys and /dev",
             )
     return normal
+
+
+def places_along(fact: PathFact) -> list[str]:
+    """Each place that a symlink on the way names, and where the path leads in the end."""
+    named = [
+        posixpath.normpath(posixpath.join(posixpath.dirname(link.path), link.target))
+        for link in fact.links
+    ]
+    return [*named, *(link.path for link in fact.links), fact.real]
+
+
+def check_workdir(written: str, real: str) -> None:
+    """Refuse to start in a kernel tree; `real`: where `written` leads, as far as it is known.
+
+    A descriptor of the host's that a runtime left open, named /proc/self/fd/N, became a way out of
+    the container there (CVE-2024-21626).
+
+    Raises:
+        ConfigError: it lies in /proc, /sys or /dev.
+    """
+    for tree in KERNEL_TREES:
+        if is_below(real, tree):
+            shown = written if written == real else f"{written} (which leads to {real})"
+            raise ConfigError(
+                f"workdir {shown} cannot be where the command starts",
+                why=f"{tree} is the kernel's",
+                remedy="choose a directory outside /proc, /sys and /dev; "
+                "the command can go there itself",
+            )
 
 
 def _names(written: str, fact: PathFact) -> str:

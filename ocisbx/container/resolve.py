@@ -9,7 +9,14 @@ from ocisbx.container import identity, limits, view
 from ocisbx.container.files import choose_files
 from ocisbx.container.landlock import confine_writing
 from ocisbx.container.limits import Asked, refuse_or_declare
-from ocisbx.container.merge import given, kernel_entry, level_of, merge_preset, wanted_runtime
+from ocisbx.container.merge import (
+    command_policy,
+    given,
+    kernel_entry,
+    level_of,
+    merge_preset,
+    wanted_runtime,
+)
 from ocisbx.container.model import (
     Capture,
     Confinement,
@@ -28,8 +35,7 @@ from ocisbx.values import UNLIMITED
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.container.files import Files
-    from ocisbx.host import Host
-    from ocisbx.presets import Level
+    from ocisbx.host import Host, RuntimeBinary
 
 DEFAULT_GRACE_S = 2.0
 DEFAULT_MAX_OUTPUT_BYTES = 64 << 20
@@ -39,13 +45,6 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What a program may see of its caller's environment without being told: how to print, not who,
 # where or with which keys.
 SAFE_NAMES = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME", "TZ")
-
-# Cheap wishes of every container, by the spec's names: a core dump would land in the workspace,
-# and programs that close every possible descriptor take minutes under a limit of 2^30.
-DEFAULT_RLIMITS: dict[str, tuple[int, int]] = {
-    "RLIMIT_CORE": (0, 0),
-    "RLIMIT_NOFILE": (65536, 65536),
-}
 
 # Fields whose meaning needs another backend; said plainly instead of ignored.
 NOT_HERE: dict[str, tuple[str, str]] = {
@@ -66,19 +65,18 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         Unsupported: a demand cannot be enforced here, and `allow_degraded` does not name it.
     """
     merged = _checked(merge_preset(config))
-    level = level_of(merged)
     runtime = select_runtime(wanted := wanted_runtime(config), host)
     quirks = find_quirks(runtime.name, runtime.version)
     cell = identity.choose_cell(host, quirks)
-    read_only_root = given(merged.isolation.read_only_root, level.read_only_root)
+    read_only_root = given(merged.isolation.read_only_root, level_of(merged).read_only_root)
     who, who_entry, warnings = identity.choose_identity(
         merged.user, host, quirks, cell, own_root=read_only_root or _is_host(merged.rootfs)
     )
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
-    confinement, entries = _confine(config, merged, level, host, files, runtime.landlock_abi)
-    held, limit_entries = _hold_limits(config, merged, host)
-    entries |= limit_entries | _plain_entries(config, merged, read_only_root=read_only_root)
+    confinement, entries = _confine(config, merged, host, runtime, files)
+    held, limited = _hold_limits(config, merged, host)
+    entries |= limited | _plain_entries(config, merged, read_only_root=read_only_root)
     entries |= {"user_namespace": who_entry, "kernel": kernel_entry(wanted, runtime)}
     return ContainerConfig(
         machine=host.machine,
@@ -94,6 +92,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         confinement=confinement,
         limits=held,
         capture=_capture(merged),
+        commands=command_policy(merged),
         timeout_s=merged.timeout_s,
         grace_s=given(merged.grace_s, DEFAULT_GRACE_S),
         runtime=runtime,
@@ -127,13 +126,13 @@ def _checked(merged: SandboxConfig) -> SandboxConfig:
 def _confine(
     config: SandboxConfig,
     merged: SandboxConfig,
-    level: Level,
     host: Host,
+    runtime: RuntimeBinary,
     files: Files,
-    landlock_abi: int | None,
 ) -> tuple[Confinement, dict[str, EnforcementEntry]]:
-    isolation = merged.isolation
-    wished = DEFAULT_RLIMITS | dict(merged.limits.rlimits)
+    level, isolation = level_of(merged), merged.isolation
+    quirks = find_quirks(runtime.name, runtime.version)
+    wished = limits.bound_processes(dict(merged.limits.rlimits), merged.limits.pids, host)
     rlimits, rlimit_entry = limits.choose_rlimits(wished, dict(config.limits.rlimits), host)
     asked = isolation.capabilities
     base, changes = ((), level.capabilities) if asked is None else (level.capabilities, asked)
@@ -145,8 +144,11 @@ def _confine(
         masked_paths=given(isolation.masked_paths, level.masked_paths),
         readonly_paths=given(isolation.readonly_paths, level.readonly_paths),
         rlimits=rlimits,
+        time_namespace=quirks.time_namespace and host.time_namespaces,
+        # What the kernel spares would be spared inside too, and the caller's be ended instead.
+        oom_score_adj=0 if host.oom_score_adj < 0 else None,
     )
-    confinement, writing = confine_writing(confinement, files, landlock_abi, level)
+    confinement, writing = confine_writing(confinement, files, runtime.landlock_abi, level)
     capabilities = ", ".join(confinement.capabilities) or "none"
     entries = {
         "landlock": writing,

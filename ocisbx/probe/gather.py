@@ -16,6 +16,7 @@ from ocisbx.host import Cgroups, Entry, Host, IdRange, PathFact
 from ocisbx.mounts import parse_workspace
 from ocisbx.places import find_places
 from ocisbx.probe import paths
+from ocisbx.probe.processes import oom_score_adj
 from ocisbx.probe.programs import find_program
 from ocisbx.probe.runtimes import find_runtimes
 
@@ -53,6 +54,7 @@ def gather(config: SandboxConfig) -> Host:
         kernel=release,
         uid=uid,
         gid=os.getegid(),
+        groups=tuple(sorted(set(os.getgroups()) - {os.getegid()})),
         home=os.path.realpath(_home(uid)),
         cwd=_cwd_if_any(),
         hostname=platform.node(),
@@ -68,11 +70,13 @@ def gather(config: SandboxConfig) -> Host:
         own_uids=own_ids("/proc/self/uid_map"),
         own_gids=own_ids("/proc/self/gid_map"),
         idmap_ready=uid == 0 and _all_idmappable(facts, release),
+        time_namespaces=os.path.exists("/proc/self/ns/time"),
+        oom_score_adj=oom_score_adj(),
         cgroups=cgroups(),
         rlimits=_rlimits(),
         runtimes=find_runtimes(config.runtime.names, _writable(config, facts)),
         own_directories=tuple(map(os.path.realpath, (places.runtime, places.cache, places.state))),
-        paths=facts,
+        paths=facts | _workdir_facts(config, facts),
         listings=_listings(config, facts),
         texts=_texts(config),
     )
@@ -88,6 +92,19 @@ def path_facts(config: SandboxConfig) -> dict[str, PathFact]:
     if config.rootfs not in (None, "host"):
         named.append(config.rootfs or "")
     return {path: paths.look_at(path) for path in named}
+
+
+def _workdir_facts(config: SandboxConfig, facts: dict[str, PathFact]) -> dict[str, PathFact]:
+    """What lies where the working directory is, of what the caller shows."""
+    if config.workdir is None:
+        return {}
+    shown = [(facts[v.source].real, clean(v.target)) for v in config.volumes]
+    shown += [(fact.real, fact.real) for fact in facts.values()]
+    if config.rootfs not in (None, "host"):
+        shown.append((facts[config.rootfs or ""].real, "/"))
+    places = paths.below(os.path.normpath(config.workdir), shown)
+    found = (os.path.normpath(os.path.join(source, relative)) for source, relative in places)
+    return {path: paths.look_at(path) for path in found}
 
 
 def _texts(config: SandboxConfig) -> dict[str, str]:

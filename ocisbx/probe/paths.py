@@ -27,7 +27,7 @@ def look_at(path: str) -> PathFact:
         real = os.path.realpath(path, strict=True)
         mode = os.stat(real).st_mode
     except OSError:
-        return PathFact(kind=PathKind.MISSING, real=path)
+        return PathFact(kind=PathKind.MISSING, real=path, links=links_along(path))
     kind = next((kind for test, kind in KINDS if test(mode)), PathKind.OTHER)
     return PathFact(kind=kind, real=real, links=links_along(path))
 

@@ -46,3 +46,12 @@ def command_line(pid: int) -> list[bytes]:
 def processes() -> list[int]:
     """The pids that /proc shows."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def oom_score_adj() -> int:
+    """Our own (proc_pid_oom_score_adj(5)); below 0 the kernel spares us when memory runs out."""
+    try:
+        with open("/proc/self/oom_score_adj", "rb") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 RLIM_INFINITY = (1 << 64) - 1
 
 NAMESPACES: tuple[NamespaceType, ...] = ("user", "mount", "pid", "uts", "ipc", "cgroup")
+OPTIONAL_NAMESPACES: tuple[NamespaceType, ...] = ("network", "time")
 
 
 def build_spec(
@@ -65,12 +66,14 @@ def _process(container: ContainerConfig, argv: list[str], environment: list[str]
             for name, (soft, hard) in sorted(confinement.rlimits.items())
         ),
         no_new_privileges=confinement.no_new_privileges,
+        oom_score_adj=confinement.oom_score_adj,
     )
 
 
 def _linux(container: ContainerConfig, container_id: str) -> Linux:
-    namespaces = NAMESPACES + (("network",) if container.network == "none" else ())
     confinement = container.confinement
+    asked = {"time": confinement.time_namespace, "network": container.network == "none"}
+    namespaces = NAMESPACES + tuple(name for name in OPTIONAL_NAMESPACES if asked[name])
     return Linux(
         namespaces=tuple(Namespace(type=name) for name in namespaces),
         uid_mappings=id_mappings(container.identity.uid_map),

@@ -34,7 +34,9 @@ DEVPTS = Mount(
     destination="/dev/pts",
     type="devpts",
     source="devpts",
-    options=("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"),
+    # Without a maximum one container could have all terminals of the machine (kernel.pty.max)
+    # but the 1024 that Linux keeps back.
+    options=("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "max=256"),
 )
 
 

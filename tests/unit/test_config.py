@@ -147,9 +147,14 @@ REFUSED: list[tuple[str, Any, str]] = [
      "cannot be written to config.json")),
     ("limits.pids", 10**5000, "limits.pids: a huge int is beyond 64 bits"),
     ("annotations", {"run.oci.handler": "krun"}, ("annotations: 'run.oci.handler' is not an "
-     "annotation that a caller may set: it changes how crun sets the container up")),
-    ("annotations", {"a": 1}, ("annotations: 1 is not an annotation's value: expected a text, "
-     "not int")),
+     "annotation that a caller may set: only keys below label., org.opencontainers.image., "
+     "com.example. steer no runtime")),
+    ("commands", {"deny": ["git 'push"]}, ("commands.deny[0]: \"git 'push\" is not a command "
+     "pattern: no closing quotation")),
+    ("commands", {"allow": ["bin/x"]}, ("commands.allow[0]: 'bin/x' is not a command pattern: "
+     "expected a program's name, such as curl, or an absolute path")),
+    ("annotations", {"label.a": 1}, ("annotations: 1 is not an annotation's value: expected a "
+     "text, not int")),
 ]  # fmt: skip
 
 

@@ -77,6 +77,7 @@ LIMIT = SIZE | st.just("unlimited")
 CAPABILITY_LISTS = st.lists(st.sampled_from(CAPABILITIES)) | st.lists(
     st.sampled_from([f"{sign}{name}" for sign in "+-" for name in (*CAPABILITIES, "ALL")])
 )
+COMMAND = st.sampled_from(["rm", "git push", "/usr/bin/curl *", "'a b' -[xy]"])
 RLIMIT = st.tuples(st.integers(0, 99), st.integers(100, 999)).map(list) | st.integers(0, 9)
 
 
@@ -103,7 +104,10 @@ VALID = table(
     network=st.sampled_from(["none", "host"]),
     terminal=st.booleans(),
     allow_degraded=st.lists(st.sampled_from(["memory", "all"])),
-    annotations=st.dictionaries(st.from_regex(r"com\.[a-z]{1,9}", fullmatch=True), TEXT),
+    annotations=st.dictionaries(
+        st.from_regex(r"label\.[a-z]{1,9}", fullmatch=True), TEXT.filter(str.isprintable)
+    ),
+    commands=table(allow=st.lists(COMMAND, max_size=2), deny=st.lists(COMMAND, max_size=2)),
     env=table(inherit=st.lists(NAME), set=st.dictionaries(NAME, TEXT), unset=st.lists(NAME)),
     limits=table(
         memory_bytes=LIMIT,

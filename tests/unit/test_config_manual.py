@@ -11,7 +11,7 @@ from ocisbx.config_errors import field_paths
 from ocisbx.errors import ConfigError
 from ocisbx.fields import ENFORCEMENT_NAMES
 from ocisbx.presets import DOCKER_CAPABILITIES, ISOLATION_LEVELS, PRESETS
-from ocisbx.values import RLIMITS, STEERING_ANNOTATIONS
+from ocisbx.values import ANNOTATIONS, RLIMITS
 
 MAN = Path(ocisbx.presets.__file__).parent / "man"
 CONFIG = (MAN / "ocisbx-config.5.md").read_text()
@@ -49,7 +49,7 @@ def test_data_in_the_manual() -> None:
         assert f"`{name}`" in CONFIG or name in PAGE
     for rlimit in RLIMITS:
         assert f"`{rlimit.removeprefix('RLIMIT_').lower()}`" in CONFIG
-    for prefix in STEERING_ANNOTATIONS:
+    for prefix in ANNOTATIONS:
         assert f"`{prefix}`" in CONFIG
 
 

@@ -18,7 +18,7 @@ from tests.unit.hosts import make_host
 if TYPE_CHECKING:
     from pathlib import Path
 
-CONFIG = SandboxConfig(workspace="/srv/work", annotations={"io.example": "args env id root"})
+CONFIG = SandboxConfig(workspace="/srv/work", annotations={"label.example": "args env id root"})
 HOST = make_host()
 CONTAINER = resolve(CONFIG, HOST)
 PLAN = lower(CONFIG, CONTAINER, HOST)

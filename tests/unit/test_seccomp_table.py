@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ocisbx.specgen.seccomp import default_profile, load_profile, profile
+from ocisbx.specgen.seccomp.order import BY_NUMBER
 
 MOBY = Path(__file__).resolve().parents[3] / "shared/seccomp/moby-default.json"
 KERNEL = (6, 18)
@@ -172,6 +173,26 @@ def test_our_rules_name_only_calls_of_the_machine(machine: str) -> None:
     everything = default_profile(machine, KERNEL, list(profile.GRANTED), "allow")
     rules: Any = everything["syscalls"]
     assert {name for rule in rules for name in rule["names"]} <= known
+
+
+# linux/include/uapi and syscall_64.tbl: some numbers, old and new.
+NUMBERS = {
+    "read": 0, "ioctl": 16, "socket": 41, "clone": 56, "ptrace": 101, "mount": 165, "futex": 202,
+    "openat": 257, "prlimit64": 302, "seccomp": 317, "rseq": 334, "uretprobe": 335,
+    "pidfd_send_signal": 424, "clone3": 435, "cachestat": 451, "mseal": 462, "open_tree_attr": 467,
+}  # fmt: skip
+
+
+def test_the_order_of_names_is_that_of_numbers() -> None:
+    ordered = BY_NUMBER.split()
+    groups = (*profile.ALLOWED, profile.DEBUGGING, *profile.REFUSED, *profile.SWITCHED_OFF)
+    names = {name for group in groups for name in group.names.split()}
+    assert len(ordered) == len(set(ordered))
+    assert set(ordered) == names | set(profile.CONDITIONAL.split())
+    assert [name for name in ordered if name in NUMBERS] == sorted(NUMBERS, key=NUMBERS.__getitem__)
+    rules: Any = default_profile("x86_64", KERNEL, [])["syscalls"]
+    for rule in rules:
+        assert rule["names"] == sorted(rule["names"], key=ordered.index, reverse=True)
 
 
 def test_the_data_names_each_call_once_with_a_reason() -> None:

@@ -292,22 +292,56 @@ def test_unknown_rlimit_suggests() -> None:
         values.parse_ulimit("nofiles=1")
 
 
-def test_annotation() -> None:
-    assert values.check_annotation("com.example.task", "a\nb") == ("com.example.task", "a\nb")
+@pytest.mark.parametrize("prefix", values.ANNOTATIONS)
+def test_annotation(prefix: str) -> None:
+    assert values.check_annotation(f"{prefix}a/b_c-d.9", "é x") == (f"{prefix}a/b_c-d.9", "é x")
 
 
-@pytest.mark.parametrize(
-    "key", ["run.oci.handler", "dev.gvisor.flag.host-uds", "org.criu.config", "RUN.OCI.x",
-            "io.katacontainers.config.hypervisor.path", "org.systemd.property.X", "", "a b", "a\n"],
+STEERING = (
+    "run.oci.handler", "dev.gvisor.flag.host-uds", "org.criu.config", "RUN.OCI.x",
+    "io.katacontainers.config.hypervisor.path", "org.systemd.property.X",
+    "module.wasm.image/variant",
+    "io.kubernetes.cri.container-type", "io.containerd.x", "org.opencontainers.runtime.x",
+    "org.opencontainers.imagex.y", "com.examples.x", "LABEL.x", "labels.x",
 )  # fmt: skip
-def test_annotation_refused(key: str) -> None:
+MALFORMED = (
+    "", "label.", "label..x", "label.x.", "label.a b", "label.a\n", "label.../x", "../x", "label.é",
+    "label.a\0", "label.x/../y", "label." + "x" * 250, "com.example", 7,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("key", [*STEERING, *MALFORMED])
+def test_annotation_refused(key: object) -> None:
     with pytest.raises(ConfigError):
         values.check_annotation(key, "1")
 
 
-def test_annotation_tells_why() -> None:
-    with pytest.raises(ConfigError, match="flags of runsc"):
-        values.check_annotation("dev.gvisor.flag.debug", "true")
+@pytest.mark.parametrize("value", ["a\nb", "\x1b[1m", "\u2028", "\0", "\ud800", 7])
+def test_annotation_value_refused(value: object) -> None:
+    with pytest.raises(ConfigError):
+        values.check_annotation("label.x", value)
+
+
+KEYS = st.text(st.sampled_from("labe.comxp-_/ORGrun\n "), max_size=24)
+
+
+@given(st.sampled_from(["", *values.ANNOTATIONS, "run.oci.", "dev.gvisor.flag."]), KEYS | HOSTILE)
+def test_no_annotation_outside_the_list(prefix: str, rest: object) -> None:
+    key = f"{prefix}{rest}"
+    try:
+        name, _ = values.check_annotation(key, "1")
+    except ConfigError:
+        return
+    assert name == key
+    assert key.startswith(tuple(values.ANNOTATIONS))
+    assert key.isascii()
+    assert not {"..", " ", "\n"} & {key[i : i + n] for n in (1, 2) for i in range(len(key))}
+
+
+def test_annotation_tells_how_to_say_it() -> None:
+    with pytest.raises(ConfigError) as raised:
+        values.check_annotation("dev.acme.task", "true")
+    assert values.check_annotation(raised.value.remedy.split()[0], "true")
 
 
 def test_command() -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ocisbx.errors import Unsupported
 from ocisbx.specgen.seccomp import profile
+from ocisbx.specgen.seccomp.order import highest_first
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -187,7 +188,7 @@ def _names(groups: Iterable[profile.Group]) -> set[str]:
 
 def _existing(names: set[str], machine: str) -> list[str]:
     absent = profile.X86_64_ONLY.split() if machine != "x86_64" else []
-    return sorted(names.difference(absent))
+    return highest_first(names.difference(absent))
 
 
 def _rule(
