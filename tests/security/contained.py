@@ -1,0 +1,28 @@
+"""Runs one mutant in a pid namespace of its own; started by test_assertions.py in `unshare`.
+
+A container without a pid namespace shares that of its driver: whatever a runtime then signals, or
+leaves behind, is within this one and ends with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from ocisbx.probe.runtimes import find_runtimes
+from tests.box import Box
+from tests.security.mutants import MUTANTS
+from tests.security.scene import look
+
+
+def main(path: str, name: str, base: str) -> None:
+    runtime = next(found for found in find_runtimes() if found.path == path)
+    box = Box(Path(base), runtime, Path(base, "cache"))
+    os.environ.update(box.environment)
+    sys.stdout.write(json.dumps(look(box, MUTANTS[name])._asdict()))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
