@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,12 +17,21 @@ from tests.box import Box
 from tests.security.mutants import MUTANTS
 from tests.security.scene import look
 
+NEIGHBOURS = 8
+
 
 def main(path: str, name: str, base: str) -> None:
     runtime = next(found for found in find_runtimes() if found.path == path)
     box = Box(Path(base), runtime, Path(base, "cache"))
     os.environ.update(box.environment)
-    sys.stdout.write(json.dumps(look(box, MUTANTS[name])._asdict()))
+    # As on a host, where there are many more processes than a sandbox has.
+    neighbours = [subprocess.Popen(["sleep", "1000"]) for _ in range(NEIGHBOURS)]
+    try:
+        sys.stdout.write(json.dumps(look(box, MUTANTS[name])._asdict()))
+    finally:
+        for one in neighbours:
+            one.kill()
+            one.wait()
 
 
 if __name__ == "__main__":

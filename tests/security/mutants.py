@@ -252,7 +252,14 @@ ROWS = (
     ),
     *(
         Mutant(f"no {kind} namespace", f"the {kind} namespace", change=without_namespace(kind))
-        for kind in ("network", "ipc", "uts", "cgroup")
+        for kind in ("network", "ipc", "uts")
+    ),
+    # crun refuses hybrid cgroups and then runs in a cell, which has a cgroup namespace as well.
+    Mutant(
+        "no cgroup namespace",
+        "the cgroup namespace",
+        change=without_namespace("cgroup"),
+        runtimes=("runc",),
     ),
     Mutant(
         "no pid namespace",
@@ -276,8 +283,8 @@ ROWS = (
     Mutant("shared mounts", "private propagation", change=shared_propagation),
     Mutant(
         "a /sys",
-        "the absence of /sys (bound read-only, not recursively: linux.md H9)",
-        change=bound("/sys", "/sys", "ro", "nosuid", "nodev"),
+        "the absence of /sys (bound `ro`, which is not recursive), and the masks",
+        change=both(no_masks, bound("/sys", "/sys", "ro", "nosuid", "nodev")),
         replan=with_directories("/sys"),
     ),
     Mutant("a character device", "the list of devices", change=with_device(stat.S_ISCHR)),
