@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Call
 from ocisbx.cli.options import parse, wants_help
-from ocisbx.cli.output import printable, put, say
+from ocisbx.cli.output import inert_json, printable, put, say
 from ocisbx.cli.run_options import CONTAINER, LATER, RUN
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.plan import fingerprint
@@ -30,6 +30,8 @@ Options = dict[str, Any]
 
 EXIT_CANCELLED = 130
 STDIN, STDOUT, STDERR = 0, 1, 2
+# execve(2) takes 2 MiB of arguments and environment together.
+MAX_ENV_FILE = 2 << 20
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Ends that a person would otherwise have to guess from the exit code.
@@ -105,14 +107,7 @@ def extra_environment(options: Mapping[str, Any]) -> dict[str, str]:
     """
     entries: list[tuple[str, str | None]] = []
     for path in options.get("env-file", ()):
-        try:
-            with open(path, encoding="utf-8") as file:
-                entries += parse_env_file(file.read(), path)
-        except (OSError, ValueError) as error:
-            why = (getattr(error, "strerror", None) or str(error)).lower()
-            what = f"--env-file {show(path)} cannot be read"
-            remedy = "give a readable file in UTF-8 with lines NAME=VALUE or NAME"
-            raise ConfigError(what, why=why, remedy=remedy) from None
+        entries += parse_env_file(_env_file(path), path)
     entries += [parse_env(text) for text in options.get("env", ())]
     extra: dict[str, str] = {}
     for name, value in entries:
@@ -120,6 +115,22 @@ def extra_environment(options: Mapping[str, Any]) -> dict[str, str]:
         if value is not None:
             extra[name] = check_text(value, f"a value for {name}")
     return extra
+
+
+def _env_file(path: str) -> str:
+    """Bounded: a sparse file of a workspace may pretend to be larger than all memory."""
+    remedy = "give a readable file in UTF-8 with lines NAME=VALUE or NAME"
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MAX_ENV_FILE + 1)
+    except (OSError, ValueError) as error:
+        why = (getattr(error, "strerror", None) or str(error)).lower()
+        what = f"--env-file {show(path)} cannot be read"
+        raise ConfigError(what, why=why, remedy=remedy) from None
+    if len(text) > MAX_ENV_FILE:
+        what = f"--env-file {show(path)} has more than {MAX_ENV_FILE} characters"
+        raise ConfigError(what, remedy=remedy)
+    return text
 
 
 def find_plan(options: Mapping[str, Any]) -> Plan:
@@ -194,10 +205,7 @@ def execute(
             return EXIT_CANCELLED
         raise
     if json:
-        document = result.to_dict() | {"bundle": kept}
-        from json import dumps  # noqa: PLC0415 -- named so that `json` can be the flag
-
-        put(dumps(document, ensure_ascii=False) + "\n")
+        put(inert_json(result.to_dict() | {"bundle": kept}) + "\n")
     else:
         tell(result, plan)
     return result.shell_exit_code

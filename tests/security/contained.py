@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from ocisbx.probe.runtimes import find_runtimes
@@ -27,7 +28,7 @@ def main(path: str, name: str, base: str) -> None:
     # As on a host, where there are many more processes than a sandbox has.
     neighbours = [subprocess.Popen(["sleep", "1000"]) for _ in range(NEIGHBOURS)]
     try:
-        sys.stdout.write(json.dumps(look(box, MUTANTS[name])._asdict()))
+        sys.stdout.write(json.dumps(asdict(look(box, MUTANTS[name]))))
     finally:
         for one in neighbours:
             one.kill()

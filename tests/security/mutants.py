@@ -279,7 +279,9 @@ ROWS = (
     Mutant("writable root", "the read-only root", change=writable_root),
     Mutant("no nosuid", "nosuid on every mount", change=without_options("nosuid", "rnosuid")),
     Mutant("no nodev", "nodev on every mount", change=without_options("nodev", "rnodev")),
-    Mutant("no bounds", "size= and nr_inodes= of tmpfs", change=without_options("size", "nr_inodes")),
+    Mutant(
+        "no bounds", "size= and nr_inodes= of tmpfs", change=without_options("size", "nr_inodes")
+    ),
     Mutant("shared mounts", "private propagation", change=shared_propagation),
     Mutant(
         "a /sys",
@@ -297,7 +299,11 @@ ROWS = (
         change=both(bound("{private}", "{private}", "ro"), capabilities("SYS_PTRACE")),
     ),
     Mutant("a writable bind", "ro and rro of a bind", change=writable_probe),
-    Mutant("the caller's environment", "the list of names that are inherited", replan=inherit_everything),
+    Mutant(
+        "the caller's environment",
+        "the list of names that are inherited",
+        replan=inherit_everything,
+    ),
     Mutant("another user", "the map of one id only", change=other_user, runtimes=("runc",)),
     Mutant(
         "another user gains rights",
@@ -328,8 +334,12 @@ ROWS = (
         step=steps.environment_passed,
     ),
     Mutant("a file as output", "the pipe between payload and capture", step=steps.stdout_is_a_file),
-    Mutant("a terminal as input", "the pipe between caller and payload", step=steps.stdin_is_a_terminal),
-    Mutant("an open bundle", "the modes of the bundle's directory and files", step=steps.open_bundle),
+    Mutant(
+        "a terminal as input", "the pipe between caller and payload", step=steps.stdin_is_a_terminal
+    ),
+    Mutant(
+        "an open bundle", "the modes of the bundle's directory and files", step=steps.open_bundle
+    ),
     Mutant("a bundle that stays", "the removal of the bundle", step=steps.bundle_stays),
 )
 MUTANTS = {mutant.name: mutant for mutant in ROWS}

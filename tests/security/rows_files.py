@@ -59,7 +59,13 @@ def closed_modes(seen: Seen, wanted: Callable[[str], bool]) -> bool:
 
 FILES = (
     Row(32, "every mount is nosuid", "mount options", every_mount("nosuid"), ("no nosuid",)),
-    Row(32, "every mount is nodev", "mount options", every_mount("nodev", "/dev", "/dev/pts"), ("no nodev",)),
+    Row(
+        32,
+        "every mount is nodev",
+        "mount options",
+        every_mount("nodev", "/dev", "/dev/pts"),
+        ("no nodev",),
+    ),
     Row(
         33,
         "the root cannot be written",
@@ -74,7 +80,13 @@ FILES = (
         lambda seen: not any(mount["propagation"] for mount in seen["mounts"]),
         ("shared mounts",),
     ),
-    Row(35, "no device can be made", "user namespace", lambda s: s["mknod_device"] == "EPERM", kernel=True),
+    Row(
+        35,
+        "no device can be made",
+        "user namespace",
+        lambda s: s["mknod_device"] == "EPERM",
+        kernel=True,
+    ),
     Row(
         36,
         "the usual character devices only",
@@ -99,10 +111,28 @@ FILES = (
         ("another user gains rights",),
         kernel=True,
     ),
-    Row(38, "no service of the host", "the view", lambda s: not s["sockets"]["services"], ("a service",)),
-    Row(38, "no unix socket in a system's directory", "the view", lambda s: not s["sockets"]["sockets"], ("a service",)),
+    Row(
+        38,
+        "no service of the host",
+        "the view",
+        lambda s: not s["sockets"]["services"],
+        ("a service",),
+    ),
+    Row(
+        38,
+        "no unix socket in a system's directory",
+        "the view",
+        lambda s: not s["sockets"]["sockets"],
+        ("a service",),
+    ),
     *(
-        Row(40, f"a file of the host is not there ({name})", "the view", road(name), ("the host's file",))
+        Row(
+            40,
+            f"a file of the host is not there ({name})",
+            "the view",
+            road(name),
+            ("the host's file",),
+        )
         for name in ("path", "climb", "self root", "init root", "init cwd", "parent cwd")
     ),
     Row(
@@ -148,7 +178,13 @@ FILES = (
         lambda seen: all(one["fill"] == "ENOSPC" for one in seen["scratch"].values()),
         ("no bounds",),
     ),
-    Row(59, "files in /dev are ENOSPC at last", "mount options", lambda s: s["inodes"] == "ENOSPC", ("no bounds",)),
+    Row(
+        59,
+        "files in /dev are ENOSPC at last",
+        "mount options",
+        lambda s: s["inodes"] == "ENOSPC",
+        ("no bounds",),
+    ),
 )
 
 DESCRIPTORS = (
@@ -163,8 +199,11 @@ DESCRIPTORS = (
         44,
         "no directory is open",
         "the same",
-        lambda seen: not any(
-            one["path_only"] or stat.S_ISDIR(one["type"]) for one in seen["descriptors"].values()
+        lambda seen: (
+            not any(
+                one["path_only"] or stat.S_ISDIR(one["type"])
+                for one in seen["descriptors"].values()
+            )
         ),
         ("a kept descriptor", "LISTEN_FDS"),
     ),
@@ -231,7 +270,14 @@ DESCRIPTORS = (
         ("an open bundle",),
         side="host",
     ),
-    Row(67, "nothing of the call is left", "the driver", lambda s: not s["left"], ("a bundle that stays",), side="host"),
+    Row(
+        67,
+        "nothing of the call is left",
+        "the driver",
+        lambda s: not s["left"],
+        ("a bundle that stays",),
+        side="host",
+    ),
 )
 
 # Number -> {call: what it must answer}. Refused calls say EPERM, switched off ones ENOSYS, families
@@ -284,9 +330,21 @@ SYSTEM_CALLS = (
         for wanted, names in table.items()
         for name in names.split()
     ),
-    Row(53, "a thread starts", "the init, seccomp", lambda s: s["threads_start"] == "ok", ("threads refused",)),
+    Row(
+        53,
+        "a thread starts",
+        "the init, seccomp",
+        lambda s: s["threads_start"] == "ok",
+        ("threads refused",),
+    ),
     *(
-        Row(56, f"no socket of {name}", "seccomp", answers(f"socket({name}, filter)", *FAMILY), ("no filter",))
+        Row(
+            56,
+            f"no socket of {name}",
+            "seccomp",
+            answers(f"socket({name}, filter)", *FAMILY),
+            ("no filter",),
+        )
         for name in FAMILIES
     ),
     Row(
@@ -294,13 +352,33 @@ SYSTEM_CALLS = (
         "no real socket of a refused family",
         "seccomp",
         lambda seen: all(
-            seen["calls"][f"socket({name})"] == "EAFNOSUPPORT" for name in FAMILIES if "+" not in name
+            seen["calls"][f"socket({name})"] == "EAFNOSUPPORT"
+            for name in FAMILIES
+            if "+" not in name
         ),
         ("no filter",),
     ),
-    Row(56, "no socket of audit", "seccomp", answers("socket(NETLINK_AUDIT)", *FAMILY), ("no filter",)),
-    Row(56, "socketpair makes no other family", "seccomp", answers("socketpair(AF_TIPC)", "ENOTSUP"), ("no filter",)),
-    Row(56, "no raw socket", "capabilities", answers("socket(AF_INET, SOCK_RAW)", *PERM), ("all rights",)),
+    Row(
+        56,
+        "no socket of audit",
+        "seccomp",
+        answers("socket(NETLINK_AUDIT)", *FAMILY),
+        ("no filter",),
+    ),
+    Row(
+        56,
+        "socketpair makes no other family",
+        "seccomp",
+        answers("socketpair(AF_TIPC)", "ENOTSUP"),
+        ("no filter",),
+    ),
+    Row(
+        56,
+        "no raw socket",
+        "capabilities",
+        answers("socket(AF_INET, SOCK_RAW)", *PERM),
+        ("all rights",),
+    ),
     *(
         Row(
             56,
@@ -312,11 +390,25 @@ SYSTEM_CALLS = (
         for name in ("x32", "i386")
     ),
     *(
-        Row(57, f"{name} is refused", "the init is not dumpable, capabilities", answers(name, *PERM), ("dumpable init", "sees processes"))
+        Row(
+            57,
+            f"{name} is refused",
+            "the init is not dumpable, capabilities",
+            answers(name, *PERM),
+            ("dumpable init", "sees processes"),
+        )
         for name in ("ptrace(SEIZE, init)", "process_vm_readv(init)")
     ),
-    Row(57, "prlimit64(init) is refused", "seccomp", answers("prlimit64(init)", *NOSYS), ("no filter",)),
+    Row(
+        57,
+        "prlimit64(init) is refused",
+        "seccomp",
+        answers("prlimit64(init)", *NOSYS),
+        ("no filter",),
+    ),
 )
 
 ROWS = (*FILES, *DESCRIPTORS, *SYSTEM_CALLS)
-assert {name for table in ANSWERS.values() for names in table.values() for name in names.split()} <= set(CALLS)
+assert {
+    name for table in ANSWERS.values() for names in table.values() for name in names.split()
+} <= set(CALLS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ocisbx.container.resolve import DEFAULT_RLIMITS
 from ocisbx.presets import MASKED_PATHS_RESTRICTED
@@ -35,8 +35,8 @@ def every_posture(name: str, value: int) -> Callable[[Seen], bool]:
     return lambda seen: all(int(one["status"][name][0], 16) == value for one in postures(seen))
 
 
-def postures(seen: Seen) -> list[dict[str, dict[str, list[str]]]]:
-    found: list[dict[str, dict[str, list[str]]]] = seen["postures"]
+def postures(seen: Seen) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = seen["postures"]
     assert len(found) >= 2, "the init and the payload"
     return found
 
@@ -96,8 +96,12 @@ def in_a_cgroup() -> bool:
 
 
 IDENTITY = (
-    Row(1, "no new privileges", "prctl, Landlock", every_thread("NoNewPrivs", 1), ("gains rights",)),
-    Row(2, "a seccomp filter on every thread", "seccomp", every_thread("Seccomp", 2), ("no filter",)),
+    Row(
+        1, "no new privileges", "prctl, Landlock", every_thread("NoNewPrivs", 1), ("gains rights",)
+    ),
+    Row(
+        2, "a seccomp filter on every thread", "seccomp", every_thread("Seccomp", 2), ("no filter",)
+    ),
     *(
         Row(number, f"{name} is empty", "capabilities", every_thread(name, 0), ("a capability",))
         for name, number in CAPABILITY_SETS.items()
@@ -124,11 +128,19 @@ IDENTITY = (
         9,
         "no groups beside its own",
         "user namespace",
-        lambda seen: seen["identity"]["setgroups"] == "deny"
-        and set(seen["identity"]["groups"]) <= {0, 65534},
+        lambda seen: (
+            seen["identity"]["setgroups"] == "deny"
+            and set(seen["identity"]["groups"]) <= {0, 65534}
+        ),
         kernel=True,
     ),
-    Row(9, "setgroups is refused", "user namespace", lambda s: s["setgroups"] == "EPERM", kernel=True),
+    Row(
+        9,
+        "setgroups is refused",
+        "user namespace",
+        lambda s: s["setgroups"] == "EPERM",
+        kernel=True,
+    ),
     Row(
         10,
         "setuid is refused",
@@ -140,11 +152,23 @@ IDENTITY = (
 
 SYSTEM = (
     *(
-        Row(11, f"a {name} namespace of its own", "namespaces", own_namespace(name), (f"no {kind} namespace",))
+        Row(
+            11,
+            f"a {name} namespace of its own",
+            "namespaces",
+            own_namespace(name),
+            (f"no {kind} namespace",),
+        )
         for name, kind in NAMESPACES.items()
     ),
     Row(16, "a user namespace of its own", "namespaces", own_namespace("user"), kernel=True),
-    Row(18, "few processes in /proc", "pid namespace", lambda s: len(s["pids"]) < 6, ("no pid namespace",)),
+    Row(
+        18,
+        "few processes in /proc",
+        "pid namespace",
+        lambda s: len(s["pids"]) < 6,
+        ("no pid namespace",),
+    ),
     Row(
         19,
         "no interface but lo",
@@ -221,7 +245,13 @@ SYSTEM = (
     ),
     Row(26, "no kernel symbols", "masked paths", lambda s: s["kallsyms"] == 0, ("no masks",)),
     Row(27, "no /sys", "the view", lambda seen: not seen["sys_tree"]["there"], ("a /sys",)),
-    Row(27, "no writable mount below /sys", "the view", lambda s: not s["sys_tree"]["writable"], ("a /sys",)),
+    Row(
+        27,
+        "no writable mount below /sys",
+        "the view",
+        lambda s: not s["sys_tree"]["writable"],
+        ("a /sys",),
+    ),
     Row(
         28,
         "no helper of the kernel can be named",
@@ -277,14 +307,23 @@ SYSTEM = (
 
 LIMITS = (
     *(
-        Row(58, f"{name} is limited", "rlimits", limited(name), ("no rlimits",), here=caller_has_more(name))
+        Row(
+            58,
+            f"{name} is limited",
+            "rlimits",
+            limited(name),
+            ("no rlimits",),
+            here=caller_has_more(name),
+        )
         for name in (row.removeprefix("RLIMIT_") for row in DEFAULT_RLIMITS)
     ),
     Row(
         63,
         "the oom killer's score cannot be lowered",
         "capabilities",
-        lambda seen: seen["oom_score"]["oom_score_adj"] >= 0 and seen["oom_score"]["lower"] == "EACCES",
+        lambda seen: (
+            seen["oom_score"]["oom_score_adj"] >= 0 and seen["oom_score"]["lower"] == "EACCES"
+        ),
         kernel=True,
     ),
     Row(
@@ -307,11 +346,32 @@ LIMITS = (
 
 POSTURE = (
     *(
-        Row(66, f"{name} is empty, seen from the host", "capabilities", every_posture(name, 0), ("a capability",), side="host")
+        Row(
+            66,
+            f"{name} is empty, seen from the host",
+            "capabilities",
+            every_posture(name, 0),
+            ("a capability",),
+            side="host",
+        )
         for name in CAPABILITY_SETS
     ),
-    Row(66, "no_new_privs, seen from the host", "prctl", every_posture("NoNewPrivs", 1), ("gains rights",), side="host"),
-    Row(66, "the filter, seen from the host", "seccomp", every_posture("Seccomp", 2), ("no filter",), side="host"),
+    Row(
+        66,
+        "no_new_privs, seen from the host",
+        "prctl",
+        every_posture("NoNewPrivs", 1),
+        ("gains rights",),
+        side="host",
+    ),
+    Row(
+        66,
+        "the filter, seen from the host",
+        "seccomp",
+        every_posture("Seccomp", 2),
+        ("no filter",),
+        side="host",
+    ),
     Row(
         66,
         "namespaces of their own, seen from the host",
@@ -324,7 +384,9 @@ POSTURE = (
         66,
         "all processes run as the caller, seen from the host",
         "user namespace",
-        lambda seen: all(set(one["status"]["Uid"]) == {str(seen["host_uid"])} for one in postures(seen)),
+        lambda seen: all(
+            set(one["status"]["Uid"]) == {str(seen["host_uid"])} for one in postures(seen)
+        ),
         ("another user",),
         side="host",
     ),

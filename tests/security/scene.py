@@ -17,12 +17,12 @@ import stat
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
-from ocisbx.backends.base import Call, Step
+from ocisbx.backends.base import START_TIMEOUT_S, Call, Step
 from ocisbx.errors import RuntimeFailed
 from ocisbx.presets import MASKED_PATHS_RESTRICTED
 from ocisbx.sandbox import run_plan
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 SECRET = "canary-3f1c9e"
 PROBE = "/probe"
+# Until a driver gives up on a container whose init never reports, because it has none.
+SOON_S = 3.0
 STATUS = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs",
           "Seccomp", "NSpid")  # fmt: skip
 
@@ -62,13 +64,14 @@ class NoObservation(Exception):
     """The probe could not look at this: no proof, neither way."""
 
 
-class Seen(NamedTuple):
+@dataclass(frozen=True)
+class Seen:
     """What was observed: `inside` by the probe, `host` around it."""
 
     inside: dict[str, Any]
     host: dict[str, Any]
 
-    def __getitem__(self, name: str) -> Any:  # type: ignore[override]
+    def __getitem__(self, name: str) -> Any:
         """One observation. Raises NoObservation."""
         found = self.inside.get(name, self.host.get(name, {FAILED: "never made"}))
         if isinstance(found, dict) and FAILED in found:
@@ -122,7 +125,7 @@ def surroundings(box: Box) -> Iterator[Scene]:
     # For the mutants whose payload is somebody else outside.
     box.workspace.chmod(0o777)
     leaked = os.open(private, os.O_RDONLY | os.O_DIRECTORY)
-    os.set_inheritable(leaked, True)
+    os.set_inheritable(leaked, True)  # noqa: FBT003 -- it takes no keyword
     with pytest.MonkeyPatch.context() as environment, socket.socket(socket.AF_UNIX) as listener:
         for name, value in HOSTILE_ENVIRONMENT.items():
             environment.setenv(name, value)
@@ -140,7 +143,10 @@ def surroundings(box: Box) -> Iterator[Scene]:
 
 def probe_command(place: str) -> tuple[str, ...]:
     """The system's Python with the probe that lies at `place`."""
-    entry = f"import sys; sys.path.insert(0, {place!r}); import tests.security.inside.main as m; m.main()"
+    entry = (
+        f"import sys; sys.path.insert(0, {place!r}); "
+        "from tests.security.inside.main import main; main()"
+    )
     return (PYTHON, "-I", "-S", "-B", "-c", entry)
 
 
@@ -204,6 +210,7 @@ def _run(scene: Scene, mutant: Mutant | None) -> None:
         stdin=reading,
         on_stdout=on_stdout,
         on_step=lambda step: scene.finish() if step is Step.DELETING else None,
+        start_timeout_s=START_TIMEOUT_S if mutant is None or mutant.reports else SOON_S,
     )
     try:
         result = run_plan(plan, call, audit=False)

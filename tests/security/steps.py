@@ -34,7 +34,9 @@ def _patched() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
-def changed_programs(*edits: tuple[str, str, str]) -> Callable[[Scene], AbstractContextManager[None]]:
+def changed_programs(
+    *edits: tuple[str, str, str],
+) -> Callable[[Scene], AbstractContextManager[None]]:
     """The init and the cell, built from sources in which `old` is `new` ((file, old, new), ...)."""
 
     @contextlib.contextmanager

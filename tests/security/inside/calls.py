@@ -32,9 +32,7 @@ PTRACE_SEIZE = 0x4206
 
 # One local and one remote vector of process_vm_readv(2): 64 bytes from where the init is linked to.
 _ROOM = ctypes.create_string_buffer(64)
-_PAIRS = (ctypes.c_uint64 * 4)(
-    ctypes.addressof(_ROOM), 64, 0x400000 if X86_64 else 0x210000, 64
-)
+_PAIRS = (ctypes.c_uint64 * 4)(ctypes.addressof(_ROOM), 64, 0x400000 if X86_64 else 0x210000, 64)
 VECTORS = (ctypes.addressof(_PAIRS), 1, ctypes.addressof(_PAIRS) + 16, 1)
 
 
