@@ -10,7 +10,7 @@ from ocisbx.container import paths, view
 from ocisbx.container.layout import Layout
 from ocisbx.container.model import Bind, Identity, Node, Root, Tmpfs
 from ocisbx.errors import ConfigError
-from ocisbx.host import Host, Link, PathKind
+from ocisbx.host import Host, Link, PathFact, PathKind
 from ocisbx.mounts import parse_workspace
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def choose_files(
         _add_resolver(layout, host)
     workdir = _add_requested(layout, host, merged)
     layout.add_workdir(workdir)
+    writable = [bind.source for bind in layout.binds if not bind.read_only]
+    paths.check_links(_named(host, merged), writable if direct is None else [*writable, direct])
     return Files(
         root=Root(directory=direct, read_only=read_only_root, nodes=() if direct else layout.nodes),
         binds=layout.binds,
@@ -151,6 +153,16 @@ def _add_requested(layout: Layout, host: Host, merged: SandboxConfig) -> str:
     if merged.workdir is not None:
         return posixpath.normpath(merged.workdir)
     return workspace[0].written if workspace is not None else "/"
+
+
+def _named(host: Host, merged: SandboxConfig) -> dict[str, PathFact]:
+    """What the caller named of the host, by the name."""
+    names = [volume.source for volume in merged.volumes]
+    if merged.rootfs not in (None, "host"):
+        names.append(merged.rootfs or "")
+    if (workspace := _workspace(host, merged)) is not None:
+        names.append(workspace[0].written)
+    return {name: host.fact(name) for name in names}
 
 
 def _wanted_volume(host: Host, volume: Volume) -> Wanted:
