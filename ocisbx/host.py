@@ -52,11 +52,21 @@ class Entry(Facts):
 
 
 class RuntimeBinary(Facts):
-    """A runtime that was found: its own `--version` says name and version."""
+    """A runtime that was found: its own `--version` says name and version.
+
+    The rest is known of one that was tried (`trouble` empty: it ran a container). `platform` is
+    the one that worked; `passed_over` says why not those before it ("systrap: words").
+    `ignores` holds names of `enforcement` that it says yes to and does not do.
+    """
 
     name: str
     path: str
     version: str
+    trouble: str = ""
+    remedy: str = ""
+    platform: str | None = None
+    passed_over: str = ""
+    ignores: tuple[str, ...] = ()
 
 
 class IdRange(Facts):

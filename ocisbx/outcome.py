@@ -44,6 +44,9 @@ NOT_EXECUTABLE_ERRNOS = frozenset(
     }
 )
 
+# What runsc returns for a failure of its own (runsc/cmd/util, Fatalf).
+RUNTIME_FAILED = 128
+
 STAGES: dict[int, str] = {
     1: "a process cannot be started in the container",
     2: "the payload's descriptors cannot be set up",
@@ -79,6 +82,8 @@ class Evidence(NamedTuple):
     runtime_error: str = ""
     # The runtime cannot carry our socket: its own exit status is the payload's (runsc of 2022).
     reports: bool = True
+    # Where nothing is reported: how many of the driver's signals the runtime took on.
+    signals_sent: int = 0
     oom_killed: bool = False
     pids_limit_hit: bool = False
 
@@ -101,8 +106,8 @@ class Failure(NamedTuple):
 def classify(evidence: Evidence) -> Verdict | Failure:
     """Decide what happened; a reason of the driver's stands only where it reached the payload."""
     report = evidence.report
-    if report is None and not evidence.reports and evidence.runtime_status is not None:
-        report = _from_status(evidence.runtime_status)
+    if report is None and not evidence.reports:
+        report = _from_status(evidence)
     if isinstance(report, StartFailure):
         return _start_failure(report)
     if isinstance(report, End):
@@ -131,12 +136,17 @@ def _end(end: End, evidence: Evidence) -> Verdict:
     return Verdict(Termination.EXITED, exit_code=end.exit_code)
 
 
-def _from_status(status: int) -> End:
+def _from_status(evidence: Evidence) -> End | None:
+    status = evidence.runtime_status
+    if status is None or status < 0:
+        return None
+    if status == RUNTIME_FAILED and evidence.runtime_error:
+        return None
     # A shell's habit, shared by every runtime: 128+N for a payload that signal N killed. What a
     # payload returns by itself above 128 cannot be told from it on such a runtime.
     if status > 128:
-        return End(None, status - 128)
-    return End(status, None)
+        return End(None, status - 128, evidence.signals_sent)
+    return End(status, None, evidence.signals_sent)
 
 
 def _start_failure(failure: StartFailure) -> Verdict | Failure:

@@ -113,6 +113,8 @@ class Plan(NamedTuple):
     root_directory: str | None
     share_root: bool
     runtime: RuntimeInfo
+    # Options of the runtime before its verb.
+    runtime_args: tuple[str, ...]
     cell: Literal["none", "mount", "user"]
     sealed: bool
     cgroup: bool
@@ -177,6 +179,7 @@ class Plan(NamedTuple):
             for name, entry in raw["enforcement"].items()
         }
         raw["owner"] = None if raw["owner"] is None else tuple(raw["owner"])
+        raw["runtime_args"] = tuple(raw["runtime_args"])
         raw["inherit"] = tuple(raw["inherit"])
         raw["warnings"] = tuple(raw["warnings"])
         return cls(**raw)

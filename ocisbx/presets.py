@@ -19,11 +19,15 @@ DEFAULT_PRESET = "coding-agent"
 
 
 class Preset(NamedTuple):
-    """`fields`: what SandboxConfig takes; `opens`: what a payload can reach, in one sentence."""
+    """`fields`: what SandboxConfig takes; `opens`: what a payload can reach, in one sentence.
+
+    `own_kernel`: never on the host's kernel, unless the caller names runtimes or allows it.
+    """
 
     description: str
     opens: str
     fields: Mapping[str, Any]
+    own_kernel: bool = False
 
 
 PRESETS: dict[str, Preset] = {
@@ -65,6 +69,7 @@ PRESETS: dict[str, Preset] = {
             },
             "capture": {"max_bytes": 16 * MIB},
         },
+        own_kernel=True,
     ),
     "yolo": Preset(
         description="a container for convenience, not for protection",

@@ -8,7 +8,7 @@ runtimes' change logs where a version is named.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Quirks(NamedTuple):
@@ -37,7 +37,32 @@ class Quirks(NamedTuple):
     kept_state: tuple[tuple[str, int], ...] = ()
     # Copies itself into memory before it starts anything, unless it runs from a sealed copy.
     sealed_pays: bool = False
+    # Answers the payload's system calls itself, in user space: nothing inside reaches the host's
+    # kernel but what this runtime asks of it.
+    user_kernel: bool = False
+    # How it may intercept system calls, in the order in which they are tried; kvm only when asked.
+    platforms: tuple[str, ...] = ()
+    # Takes `--network=none|host` instead of a namespace's absence.
+    network_flag: bool = False
+    # The values of `network` that it can give.
+    networks: tuple[str, ...] = ("none", "host")
+    # What makes it honour linux.seccomp; empty: it always does.
+    seccomp_args: tuple[str, ...] = ()
+    # clone3 under a filter: "enosys" makes glibc fall back to clone, which a filter can judge;
+    # gVisor answers EPERM whatever errnoRet says, after which no thread starts.
+    clone3: Literal["enosys", "allow"] = "enosys"
+    # Lines of proc_pid_status(5) that it does not show inside.
+    untold: tuple[str, ...] = ()
+    # The first error of its log is the cause, the last one only says that it could not start.
+    cause_first: bool = False
+    # Makes mount points in the root that it is given, also below what it mounts over.
+    writes_root: bool = False
+    # `rro`, `rnosuid`, `rnodev` are known mount options (runtime-spec 1.1.0).
+    recursive_options: bool = True
 
+
+# gVisor's platforms guide: systrap is the default; ptrace is there still, and to be removed.
+GVISOR_PLATFORMS = ("systrap", "ptrace")
 
 TABLE: tuple[Quirks, ...] = (
     Quirks(
@@ -84,20 +109,70 @@ TABLE: tuple[Quirks, ...] = (
         socket_args=("--preserve-fds", "1"),
         features=True,
     ),
+    # gVisor's true rootless way (its user guide, "rootless"): the mapping in config.json, run as
+    # the caller, without --rootless.
+    Quirks(
+        name="runsc",
+        since=(20240101,),
+        socket_args=("--pass-fd=3:3",),
+        # The default overlay would keep what is written to a writable root.
+        global_args=("--ignore-cgroups", "--overlay2=none"),
+        root_cgroup=False,
+        features=True,
+        user_kernel=True,
+        platforms=GVISOR_PLATFORMS,
+        network_flag=True,
+        seccomp_args=("--oci-seccomp",),
+        clone3="allow",
+        cause_first=True,
+        writes_root=True,
+        joins_root=True,
+        recursive_options=False,
+    ),
+    Quirks(
+        name="runsc",
+        since=(0,),
+        # No --pass-fd: its own stdio is the payload's, and its exit status the payload's.
+        socket_args=None,
+        # It always sets it (runsc/specutils: "noNewPrivileges ... assumed to always be set").
+        untold=("NoNewPrivs", "CapAmb"),
+        networks=("none",),
+        global_args=("--ignore-cgroups",),
+        root_cgroup=False,
+        user_kernel=True,
+        platforms=GVISOR_PLATFORMS,
+        network_flag=True,
+        seccomp_args=("--oci-seccomp",),
+        clone3="allow",
+        cause_first=True,
+        writes_root=True,
+        joins_root=True,
+        recursive_options=False,
+    ),
 )
 
 # The fastest first (performance.md 1): the order of `auto`.
 AUTO_ORDER: tuple[str, ...] = ("crun", "runc", "youki")
+# A kernel of the payload's own before the host's.
+STRONGEST_ORDER: tuple[str, ...] = ("runsc", *AUTO_ORDER)
 
-KNOWN_NAMES: tuple[str, ...] = ("crun", "runc", "youki")
+KNOWN_NAMES: tuple[str, ...] = STRONGEST_ORDER
 
-# First line of `--version`: "runc version 1.1.5+ds1", "crun version 1.8.1", "youki version 0.7.0".
-VERSION_LINE = re.compile(r"^(?P<name>crun|runc|youki)(?:-rootless)? version (?P<version>\S+)")
+# First line of `--version`: "runc version 1.1.5+ds1", "crun version 1.8.1", "youki version 0.7.0",
+# "youki version: 0.7.0", "runsc version release-20260907.0".
+VERSION_LINE = re.compile(
+    r"^(?P<name>crun|runc|runsc|youki)(?:-rootless)? version:? (?P<version>\S+)"
+)
+# A runsc that `go install` made tells no version; what does not work with it is found by trying.
+UNTOLD_VERSION = "VERSION_MISSING"
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """`1.5.2-rc.1+ds1` -> (1, 5, 2): numbers up to the first thing that is none."""
-    numbers = re.match(r"v?(\d+(?:\.\d+)*)", text)
+    """`1.5.2-rc.1+ds1` -> (1, 5, 2): numbers up to the first thing that is none.
+
+    gVisor counts by days: `release-20260907.0` and Debian's `0.0~20221219.0` -> (20260907, 0).
+    """
+    numbers = re.match(r"(?:v|release-|0\.0~)?(\d+(?:\.\d+)*)", text)
     return tuple(int(part) for part in numbers[1].split(".")) if numbers else ()
 
 
@@ -109,6 +184,102 @@ def find_quirks(name: str, version: str) -> Quirks:
     """
     numbers = parse_version(version)
     for row in TABLE:
-        if row.name == name and numbers >= row.since:
+        if row.name == name and (numbers >= row.since or version == UNTOLD_VERSION):
             return row
     raise KeyError(name)
+
+
+class Lack(NamedTuple):
+    """Something that ocisbx promises and a runtime cannot give, with what is there instead.
+
+    Versions below `fixed` lack it; empty: all do. `evidence` is what the runtime says or does,
+    `instead` what a user gets.
+    """
+
+    runtime: str
+    fixed: tuple[int, ...]
+    promise: str
+    evidence: str
+    instead: str
+
+
+# The whole list: the contract suite may leave out nothing else, and the manual shows it.
+LACKS: tuple[Lack, ...] = (
+    Lack(
+        "runc", (), "paths may have 4095 bytes",
+        "mkdirat ...: file name too long: it puts the root's own path before each target",
+        "refused with the length that fits, before anything is started",
+    ),
+    Lack(
+        "runsc", (), "process 1 is out of the payload's reach",
+        "in gVisor kill(1, SIGKILL) succeeds, and SIGSTOP stops process 1 for good",
+        "the payload that does it ends itself: `signaled`, 9",
+    ),
+    Lack(
+        "runsc", (), "tmpfs have a bound on inodes",
+        "gVisor's tmpfs knows size= only",
+        "the size alone bounds it; its memory is the sandbox's own",
+    ),
+    Lack(
+        "runsc", (), "/dev holds the default devices only, and there is no /sys",
+        "gVisor adds /dev/fuse, /dev/net/tun and a /sys of its own making",
+        "they are of the user-space kernel: nothing of the host is behind them",
+    ),
+    Lack(
+        "runsc", (), "every mount shows nosuid and nodev",
+        "/proc/self/mountinfo never shows nodev, and in old versions no nosuid on /dev",
+        "devices are gVisor's own wherever they stand, and no_new_privs holds for every program",
+    ),
+    Lack(
+        "runsc", (20240101,), "mknod(2) of a device is refused",
+        "mknod /tmp/x b 8 0 succeeds without CAP_MKNOD",
+        "the node leads nowhere: opening it fails, gVisor has no such device",
+    ),
+    Lack(
+        "runsc", (), "namespaces are the host kernel's",
+        "/proc/self/ns tells gVisor's own numbers, of the kinds that it knows",
+        "the kernel itself is the payload's own",
+    ),
+    Lack(
+        "runsc", (), "paths may have 4095 bytes",
+        "cannot read client sync file: waiting for sandbox to start: EOF",
+        "refused with the length that fits, before anything is started",
+    ),
+    Lack(
+        "runsc", (20240101,), "the payload's end is reported by the init",
+        "flag provided but not defined: -pass-fd",
+        "exit codes as the runtime tells them: above 128 they count as signals, 126 and 127 as the "
+        "payload's own; no usage but wall_s; its own messages stand in the payload's stderr",
+    ),
+    Lack(
+        "runsc", (20240101,), "network host",
+        "can't run sandbox process in minimal chroot since we don't have CAP_SYS_ADMIN",
+        "refused, or the next runtime of the list",
+    ),
+    Lack(
+        "runsc", (20240101,), "statx(2) as coreutils 9 calls it",
+        "ls: cannot access '/': Invalid argument",
+        "ls and stat fail; shells, Python and most programs use other calls",
+    ),
+    Lack(
+        "runsc", (20240101,), "a missing working directory is made",
+        'failed to find initial working directory "/tmp/new"',
+        "one that is missing below a tmpfs is refused too, in the runtime's words",
+    ),
+    Lack(
+        "runsc", (20240101,), "/proc/self/status tells of no_new_privs and ambient capabilities",
+        "the lines NoNewPrivs and CapAmb are not there",
+        "both hold all the same: gVisor always sets the one and knows no other sets",
+    ),
+)  # fmt: skip
+
+
+def lacks(name: str, version: str) -> dict[str, Lack]:
+    """What this version of a runtime cannot give, by promise."""
+    numbers = parse_version(version)
+    return {
+        lack.promise: lack
+        for lack in LACKS
+        if lack.runtime == name
+        and (not lack.fixed or (numbers < lack.fixed and version != UNTOLD_VERSION))
+    }

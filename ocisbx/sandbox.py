@@ -13,7 +13,7 @@ from ocisbx.backends.base import START_TIMEOUT_S, Call
 from ocisbx.backends.gc import sweep
 from ocisbx.backends.oci import OciBackend
 from ocisbx.capture import check_input
-from ocisbx.errors import RuntimeFailed
+from ocisbx.errors import OcisbxError, RuntimeFailed
 from ocisbx.outcome import Failure
 from ocisbx.result import RunResult, Termination, Timings
 from ocisbx.values import check_command
@@ -34,22 +34,29 @@ if TYPE_CHECKING:
 
 
 def run_plan(
-    plan: Plan, call: Call, *, resolve_s: float = 0.0, audit: bool = True, hold: Hold = None
+    plan: Plan,
+    call: Call,
+    *,
+    resolve_s: float = 0.0,
+    audit: bool = True,
+    hold: Hold = None,
+    recompile: Callable[[], Plan] | None = None,
 ) -> RunResult:
     """Run one call of a plan to its end; `hold` is shown the execution once it has started.
+
+    When the runtime failed before the payload ran, `recompile` chooses anew, once.
 
     Raises:
         OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
     """
     sweep()
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    with OciBackend().launch(plan, call) as execution:
-        if hold is not None:
-            hold(execution)
-        verdict = execution.wait()
-        assert verdict is not None
-        captured = execution.stdio.finish(keep=False)
-    execution.clock.cleaned = time.monotonic()
+    execution, verdict, captured = _launch(plan, call, hold)
+    if isinstance(verdict, Failure) and not execution.payload_ran and recompile is not None:
+        second = _choose_again(plan, recompile)
+        if second is not None:
+            plan = second
+            execution, verdict, captured = _launch(plan, call, hold)
     if isinstance(verdict, Failure):
         raise RuntimeFailed(
             verdict.what,
@@ -60,6 +67,32 @@ def run_plan(
     if audit:
         write_audit(result, plan.workdir)
     return result
+
+
+def _launch(
+    plan: Plan, call: Call, hold: Hold
+) -> tuple[OciExecution, Verdict | Failure, tuple[Captured, Captured]]:
+    with OciBackend().launch(plan, call) as execution:
+        if hold is not None:
+            hold(execution)
+        verdict = execution.wait()
+        assert verdict is not None
+        captured = execution.stdio.finish(keep=False)
+    execution.clock.cleaned = time.monotonic()
+    return execution, verdict, captured
+
+
+def _choose_again(plan: Plan, recompile: Callable[[], Plan]) -> Plan | None:
+    """A plan on what proves sound now; None: nothing does, or only what holds less."""
+    from ocisbx.backends.compile import forget  # noqa: PLC0415 -- the models, for a failure only
+
+    forget(plan)
+    try:
+        second = recompile()
+    except OcisbxError:
+        return None
+    kernels = [one.enforcement["kernel"].actual for one in (plan, second)]
+    return None if kernels == ["own", "shared"] else second
 
 
 def _result(
@@ -148,6 +181,10 @@ class Sandbox:
         self._resolve_s = time.monotonic() - started
         return plan
 
+    def _recompile(self) -> Plan:
+        self._plan = _compile(self.config)
+        return self._plan
+
     def run(
         self,
         command: Sequence[str] | str,
@@ -168,7 +205,13 @@ class Sandbox:
             command, input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
         )
         plan = self.resolve()
-        return run_plan(plan, call, resolve_s=self._resolve_s, audit=self._audit)
+        return run_plan(
+            plan,
+            call,
+            resolve_s=self._resolve_s,
+            audit=self._audit,
+            recompile=self._recompile,
+        )
 
     def start(
         self,
@@ -190,7 +233,14 @@ class Sandbox:
         from ocisbx.running import Running  # noqa: PLC0415 -- threads, for those who start only
 
         return Running(
-            lambda hold: run_plan(plan, call, resolve_s=resolve_s, audit=audit, hold=hold)
+            lambda hold: run_plan(
+                plan,
+                call,
+                resolve_s=resolve_s,
+                audit=audit,
+                hold=hold,
+                recompile=self._recompile,
+            )
         )
 
     async def arun(
@@ -334,6 +384,6 @@ def _configure(config: SandboxConfig | None, fields: dict[str, Any]) -> SandboxC
 
 
 def _compile(config: SandboxConfig) -> Plan:
-    from ocisbx.backends.lower import compile_plan  # noqa: PLC0415 -- as above
+    from ocisbx.backends.compile import compile_plan  # noqa: PLC0415 -- as above
 
     return compile_plan(config)

@@ -17,6 +17,7 @@ import psutil
 import ocisbx
 from ocisbx.probe.processes import command_line, processes
 from ocisbx.probe.runtimes import find_runtimes
+from ocisbx.quirks import LACKS, Lack, lacks, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +25,27 @@ if TYPE_CHECKING:
 
     from ocisbx.host import RuntimeBinary
 
-RUNTIMES = tuple(found for found in find_runtimes() if found.name in ("runc", "crun"))
-RUNTIME_IDS = tuple(f"{found.name}-{found.version}" for found in RUNTIMES)
+# gVisor has systrap since 2023-05.
+SYSTRAP_SINCE = (20230501,)
+
+
+def _platforms(found: RuntimeBinary) -> tuple[str | None, ...]:
+    if found.name != "runsc":
+        return (None,)
+    version = parse_version(found.version)
+    return ("ptrace",) if version and version < SYSTRAP_SINCE else ("systrap", "ptrace")
+
+
+# Natively youki cannot be used (it needs the systemd user manager): tests/vm has it.
+FOUND = tuple(found for found in find_runtimes() if found.name != "youki")
+RUNTIMES = tuple(
+    found.model_copy(update={"platform": platform})
+    for found in FOUND
+    for platform in _platforms(found)
+)
+RUNTIME_IDS = tuple(
+    "-".join(filter(None, (found.name, found.version, found.platform))) for found in RUNTIMES
+)
 
 PATIENCE_S = 20.0
 PYTHON = "/usr/bin/python3"
@@ -61,7 +81,8 @@ class Box:
         }
 
     def sandbox(self, **fields: Any) -> ocisbx.Sandbox:
-        wanted = {"runtime": {"names": [self.runtime.path]}, "workspace": str(self.workspace)}
+        runtime = {"names": [self.runtime.path], "platform": self.runtime.platform}
+        wanted = {"runtime": runtime, "workspace": str(self.workspace)}
         return ocisbx.Sandbox(**(wanted | fields))
 
     def run(self, command: list[str], **options: Any) -> ocisbx.RunResult:
@@ -81,6 +102,15 @@ class Box:
         result = self.sh(script, **options)
         assert result.exit_code == 0, (result.termination, result.exit_code, result.stderr)
         return result.stdout.decode()
+
+    def lacks(self, promise: str) -> Lack | None:
+        """What the quirks data says in place of this promise; None: the runtime keeps it."""
+        assert promise in {lack.promise for lack in LACKS}
+        return lacks(self.runtime.name, self.runtime.version).get(promise)
+
+    def serving(self) -> list[int]:
+        """The processes of a runtime that works for this box: all that the host sees of gVisor."""
+        return running(str(self.run_directory))
 
     def left(self) -> list[str]:
         """What a call left behind: bundles, names, processes that serve one."""

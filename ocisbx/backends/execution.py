@@ -20,7 +20,7 @@ from ocisbx.backends.endings import SETTLE_S, Escalation, Ways
 from ocisbx.init import protocol
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
 from ocisbx.result import ResourceUsage
-from ocisbx.runtime.log import last_error
+from ocisbx.runtime.log import error_words
 
 if TYPE_CHECKING:
     import socket
@@ -123,6 +123,11 @@ class OciExecution:
         self._wish(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s))
 
     @property
+    def payload_ran(self) -> bool:
+        """Whether the init was given the payload: then it must not be run a second time."""
+        return self._ready
+
+    @property
     def _grace_s(self) -> float:
         # Before the payload runs there is nobody to be graceful to.
         return self._plan.grace_s if self._ready else 0.0
@@ -184,7 +189,10 @@ class OciExecution:
         if self._child.status is None:
             watched[self._child.pidfd] = self._child.poll
             poller.register(self._child.pidfd, select.POLLIN)
-        for pump in (self.stdio.feeder, *self.stdio.streams):
+        # What was read of the caller's input before the payload is there would be lost to a second
+        # attempt on another runtime.
+        feeder = self.stdio.feeder if self._ready else None
+        for pump in (feeder, *self.stdio.streams):
             wanted = None if pump is None else pump.watch()
             if pump is not None and wanted is not None:
                 watched[wanted[0]] = pump.pump
@@ -194,12 +202,12 @@ class OciExecution:
         self._advance(time.monotonic())
 
     def _patience_ms(self, until: float | None) -> float | None:
-        times = [
-            moment
-            for moment in (until, self._timeout_at, self._cleanup_at, self._ending.next_at)
-            if moment is not None
-        ]
+        times = [moment for moment in (until, *self._moments()) if moment is not None]
         return max(0.0, min(times) - time.monotonic()) * 1000 if times else None
+
+    def _moments(self) -> list[float | None]:
+        """When something falls due."""
+        return [self._timeout_at, self._cleanup_at, self._ending.next_at]
 
     def _advance(self, now: float) -> None:
         """Let time pass, and see whether all is over."""
@@ -366,7 +374,11 @@ class OciExecution:
         ended = status.exit_code if status.signal is None else -status.signal
         words = ""
         if not isinstance(self._report, End):
-            words = self._hung or last_error(self._bundle.log, self._printed)
+            words = self._hung or error_words(
+                self._bundle.log,
+                self._printed,
+                cause_first=self._client.quirks.cause_first,
+            )
         return Evidence(
             ready=self._ready,
             started=self._started,

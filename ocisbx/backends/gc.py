@@ -127,6 +127,7 @@ def _forget(owner: Owner, path: str) -> None:
             root=path,
             log=f"{path}/gc.log",
             cell=owner.cell,
+            args=tuple(owner.runtime_args),
         )
         if client.knows(owner.id):
             client.delete(owner.id, force=True)

@@ -14,10 +14,10 @@ from ocisbx.bundle.kept import SANDBOX_FILE, STATE_DIRECTORY, read_config, write
 from ocisbx.bundle.owner import read_owner, read_regular
 from ocisbx.bundle.view import INIT_NODE
 from ocisbx.config import SandboxConfig
-from ocisbx.container.resolve import DEFAULT_GRACE_S, DEFAULT_MAX_OUTPUT_BYTES, merge_preset
+from ocisbx.container.merge import merge_preset
+from ocisbx.container.resolve import DEFAULT_GRACE_S, DEFAULT_MAX_OUTPUT_BYTES
 from ocisbx.errors import BundleError, Unsupported
 from ocisbx.plan import Plan, Shown, Template
-from ocisbx.quirks import find_quirks
 from ocisbx.result import RuntimeInfo
 from ocisbx.values import show
 
@@ -32,6 +32,7 @@ CELL_WORDS: dict[str, tuple[str, ...]] = {
     "mount": ("unshare", "--mount", "--cgroup"),
     "user": ("unshare", "--user", "--map-root-user", "--mount", "--cgroup"),
 }
+PLATFORM_FLAG = "--platform="
 CELL_SCRIPT = 'mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"'
 
 
@@ -129,7 +130,9 @@ def _bare_plan(path: str, document: dict[str, Any], template: Template, root: st
             name=owner.runtime_name,
             path=owner.runtime_path,
             version=owner.runtime_version,
+            platform=_platform(owner),
         ),
+        runtime_args=tuple(owner.runtime_args),
         cell=_cell(owner),
         sealed=False,
         cgroup=cgroups_path is not None,
@@ -183,6 +186,11 @@ def _outside(document: dict[str, Any]) -> tuple[int, int] | None:
     return None if ids == [user["uid"], user["gid"]] else (ids[0], ids[1])
 
 
+def _platform(owner: Owner) -> str | None:
+    given = (word for word in owner.runtime_args if word.startswith(PLATFORM_FLAG))
+    return next((word.removeprefix(PLATFORM_FLAG) for word in given), None)
+
+
 def _cell(owner: Owner) -> Any:  # noqa: ANN401 -- Plan.cell's literals, read from JSON
     if owner.cell not in CELL_WORDS:
         raise BundleError(f"owner.json: cell {show(owner.cell)} is not known")
@@ -198,7 +206,6 @@ def rerun_command(given: str) -> list[str]:
     path = os.path.abspath(given)
     checked_config(path)
     owner = read_owner(path)
-    quirks = find_quirks(owner.runtime_name, owner.runtime_version)
     cell = CELL_WORDS[_cell(owner)]
     words = [*cell, "--", "sh", "-c", CELL_SCRIPT, "sh"] if cell else []
     return [
@@ -207,7 +214,7 @@ def rerun_command(given: str) -> list[str]:
         # In the bundle: a runtime's default place needs XDG_RUNTIME_DIR, or root.
         "--root",
         f"{path}/{STATE_DIRECTORY}",
-        *quirks.global_args,
+        *owner.runtime_args,
         "run",
         "--bundle",
         f"{path}/",

@@ -1,8 +1,4 @@
-"""Lowering: SandboxConfig and Host -> ContainerConfig -> Spec -> Plan.
-
-The only module between the models and the hot path: a plan that is at hand is launched without
-importing it.
-"""
+"""Lowering: ContainerConfig -> Spec -> Plan, pure."""
 
 from __future__ import annotations
 
@@ -10,9 +6,7 @@ import json
 import secrets
 from typing import TYPE_CHECKING
 
-from ocisbx.container.resolve import merge_preset, resolve
-from ocisbx.plan import Guard, Plan, RootNode, Shown, Template, fingerprint
-from ocisbx.probe.gather import gather
+from ocisbx.plan import Plan, RootNode, Shown, Template
 from ocisbx.quirks import find_quirks
 from ocisbx.result import Enforced, RuntimeInfo
 from ocisbx.specgen.build import build_spec
@@ -21,17 +15,6 @@ if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.container.model import ContainerConfig, Node
     from ocisbx.host import Host
-
-
-def compile_plan(config: SandboxConfig) -> Plan:
-    """A plan for this machine, as it is now.
-
-    Raises:
-        ConfigError, RuntimeMissing, Unsupported: as `resolve`.
-    """
-    host = gather(merge_preset(config))
-    plan = lower(config, resolve(config, host), host)
-    return plan._replace(guards=_guards(host))
 
 
 def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan:
@@ -43,13 +26,15 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         template=make_template(container),
         nodes=tuple(_root_node(node) for node in container.root.nodes),
         root_directory=container.root.directory,
-        share_root=_may_share_root(container) and host.uid != 0,
+        share_root=_may_share_root(container) and host.uid != 0 and not quirks.writes_root,
         runtime=RuntimeInfo(
             requested=container.runtime_requested,
             name=container.runtime.name,
             path=container.runtime.path,
             version=container.runtime.version,
+            platform=container.runtime.platform,
         ),
+        runtime_args=runtime_args(container),
         cell=container.cell,
         # Ubuntu's AppArmor lets a runtime make user namespaces by its path, which a memfd hides.
         sealed=quirks.sealed_pays and not host.apparmor_restricts_user_namespaces,
@@ -74,6 +59,19 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         guards=(),
         sandbox_toml=config.to_toml(),
     )
+
+
+def runtime_args(container: ContainerConfig) -> tuple[str, ...]:
+    """What the runtime has to be told on its command line, beside what config.json says."""
+    quirks = find_quirks(container.runtime.name, container.runtime.version)
+    found = [*quirks.global_args]
+    if quirks.network_flag:
+        found.append(f"--network={container.network}")
+    if container.runtime.platform is not None:
+        found.append(f"--platform={container.runtime.platform}")
+    if container.confinement.seccomp != "none":
+        found += quirks.seccomp_args
+    return tuple(found)
 
 
 def _may_share_root(container: ContainerConfig) -> bool:
@@ -115,17 +113,3 @@ def make_template(container: ContainerConfig) -> Template:
         parts.append(before)
         slots.append(slot)
     return Template((*parts, rest), tuple(slots))
-
-
-def _guards(host: Host) -> tuple[Guard, ...]:
-    """What must still be so for the plan to be used again."""
-    exact = [runtime.path for runtime in host.runtimes]
-    exact += ["/etc/subuid", "/etc/subgid", *host.texts]
-    # A directory's mtime changes when an entry comes or goes.
-    exact += list(host.listings)
-    identity = [path for path in host.paths if path not in exact]
-    return tuple(
-        Guard(path, precise, fingerprint(path, exact=precise))
-        for paths, precise in ((exact, True), (identity, False))
-        for path in dict.fromkeys(paths)
-    )

@@ -75,7 +75,8 @@ class OciBackend:
                 stack.callback(release_name, call.name, container_id)
             execution: OciExecution
             stdio = PayloadStdio(plan, call, bundle.path, lambda: execution.end_now(Reason.OUTPUT))
-            execution = OciExecution(
+            reports = client.quirks.socket_args is not None
+            execution = (OciExecution if reports else unreported_execution())(
                 container_id, plan, call, bundle=bundle, client=client, stdio=stdio
             )
             stack.callback(_delete, client, container_id, plan, call)
@@ -86,6 +87,12 @@ class OciBackend:
                 call.on_step(Step.BUNDLE_MADE)
             execution.start()
             yield execution
+
+
+def unreported_execution() -> type[OciExecution]:
+    from ocisbx.backends.unreported import UnreportedExecution  # noqa: PLC0415 -- for old gVisor
+
+    return UnreportedExecution
 
 
 def new_id() -> str:
@@ -101,6 +108,7 @@ def client_for(plan: Plan, bundle: BundleDirectory) -> RuntimeClient:
         log=bundle.log,
         cell=plan.cell,
         sealed=plan.sealed,
+        args=plan.runtime_args,
     )
 
 
@@ -119,6 +127,7 @@ def owner_record(container_id: str, plan: Plan, call: Call) -> Owner:
         runtime_name=plan.runtime.name,
         runtime_path=plan.runtime.path,
         runtime_version=plan.runtime.version,
+        runtime_args=list(plan.runtime_args),
         cell=plan.cell,
         cgroup=plan.cgroup,
     )

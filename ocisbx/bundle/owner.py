@@ -34,6 +34,7 @@ class Owner(NamedTuple):
     runtime_name: str
     runtime_path: str
     runtime_version: str
+    runtime_args: list[str]
     cell: str
     cgroup: bool
 
@@ -86,12 +87,13 @@ def read_regular(path: str) -> str:
 def _check_types(owner: Owner) -> None:
     fields: dict[str, Any] = owner._asdict()
     numbers = {"pid", "start_time", "pid_namespace"}
-    words = fields["command"]
-    texts = fields.keys() - numbers - {"cgroup", "command", "name"}
+    lists = fields["command"], fields["runtime_args"]
+    texts = fields.keys() - numbers - {"cgroup", "command", "name", "runtime_args"}
     sound = all(type(fields[name]) is int for name in numbers)
     sound = sound and all(isinstance(fields[name], str) for name in texts)
-    sound = sound and isinstance(fields["name"], str | None) and isinstance(words, list)
-    if not (sound and all(isinstance(word, str) for word in words)):
+    sound = sound and isinstance(fields["name"], str | None)
+    sound = sound and all(isinstance(words, list) for words in lists)
+    if not (sound and all(isinstance(word, str) for words in lists for word in words)):
         raise TypeError("a field is of the wrong type")
 
 

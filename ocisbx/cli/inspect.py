@@ -40,8 +40,11 @@ PS_COLUMNS = ("id", "name", "pid", "runtime", "created_at", "workdir", "command"
 
 # What ocisbx itself puts into every container's environment: no secrets by their nature.
 PLAIN_VARIABLES = frozenset(
-    {"PATH", "HOME", "USER", "LOGNAME", "PWD", "OCISBX", "LANG", "LANGUAGE", "TZ", "TERM"}
-)
+    {
+        "PATH", "HOME", "USER", "LOGNAME", "PWD", "OCISBX", "TAR_OPTIONS",
+        "LANG", "LANGUAGE", "TZ", "TERM",
+    }
+)  # fmt: skip
 
 
 def inspect_main(arguments: list[str]) -> int:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from ocisbx.backends.lower import compile_plan, lower
+from ocisbx.backends.compile import compile_plan, survey
+from ocisbx.backends.lower import lower
 from ocisbx.backends.oci import client_for, new_id
 from ocisbx.bundle.directory import BundleDirectory
 from ocisbx.capabilities import apply_capabilities
@@ -18,13 +19,12 @@ from ocisbx.cli.output import put_json, say
 from ocisbx.cli.run import config_path
 from ocisbx.cli.run_options import FIELDS, RELATIVE
 from ocisbx.config import SandboxConfig
-from ocisbx.container.resolve import merge_preset, resolve
+from ocisbx.container.resolve import resolve
 from ocisbx.documents import read_file
 from ocisbx.errors import ConfigError
 from ocisbx.host import Host
 from ocisbx.mounts import TmpfsValue, parse_mount, parse_tmpfs
 from ocisbx.places import find_places
-from ocisbx.probe.gather import gather
 from ocisbx.values import parse_ulimit, show
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def dry_run(options: Mapping[str, Any], argv: tuple[str, ...], extra: dict[str, 
         host = read_host(options["host"])
         plan = plan_for(config, host)
     else:
-        host = gather(merge_preset(config))
+        # What is only shown is not tried: nothing is started.
+        host = survey(config, may_try=False)
         plan = lower(config, resolve(config, host), host)
     container_id = new_id()
     document = json.loads(

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Call
@@ -20,7 +21,7 @@ from ocisbx.sandbox import run_plan
 from ocisbx.values import check_command, check_name, check_text, parse_env, parse_env_file, show
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import FrameType
 
     from ocisbx.backends.execution import OciExecution
@@ -79,6 +80,8 @@ def run_main(arguments: list[str]) -> int:
             audit="no-audit" not in options,
             json="json" in options,
             kept=kept,
+            # A kept bundle is what it is.
+            recompile=None if kept else partial(compile_plan, options, key_of(options)),
         )
 
 
@@ -91,12 +94,6 @@ def refuse_later(options: Mapping[str, Any]) -> None:
                 why=f"it does not have {needs} yet",
                 remedy=f"leave --{key} out",
             )
-    if options.get("platform", "auto") != "auto":
-        raise Unsupported(
-            "--platform is not in this version",
-            why="it is for runsc, which this version does not drive yet",
-            remedy="leave --platform out",
-        )
 
 
 def extra_environment(options: Mapping[str, Any]) -> dict[str, str]:
@@ -139,26 +136,37 @@ def find_plan(options: Mapping[str, Any]) -> Plan:
     Raises:
         ConfigError, RuntimeMissing, Unsupported: this host cannot run it.
     """
-    decisive = {o.key: options[o.key] for o in CONTAINER if o.key in options}
-    file = config_path(options)
-    seen = None if file is None else [file, fingerprint(file, exact=True)]
-    try:
-        key = plan_key({"options": decisive, "config": seen})
-    except FileNotFoundError:
-        # The current directory is gone; compiling says so.
-        key = ""
+    key = key_of(options)
     plan = load_plan(key) if key else None
     if plan is None:
-        from ocisbx.cli.prepare import compile_options  # noqa: PLC0415 -- needs the models
-
-        plan = compile_options(options)
-        if key:
-            store_plan(key, plan)
+        plan = compile_plan(options, key)
         if "json" not in options:
             from ocisbx.cli.notes import notes, unsaid  # noqa: PLC0415 -- with a new plan only
 
             for note in unsaid(notes(plan)):
                 say(note)
+    return plan
+
+
+def key_of(options: Mapping[str, Any]) -> str:
+    """What the plan of these options is kept under; empty: it cannot be kept."""
+    decisive = {o.key: options[o.key] for o in CONTAINER if o.key in options}
+    file = config_path(options)
+    seen = None if file is None else [file, fingerprint(file, exact=True)]
+    try:
+        return plan_key({"options": decisive, "config": seen})
+    except FileNotFoundError:
+        # The current directory is gone; compiling says so.
+        return ""
+
+
+def compile_plan(options: Mapping[str, Any], key: str) -> Plan:
+    """A new plan, kept under `key` unless that is empty. Raises as `find_plan`."""
+    from ocisbx.cli.prepare import compile_options  # noqa: PLC0415 -- needs the models
+
+    plan = compile_options(options)
+    if key:
+        store_plan(key, plan)
     return plan
 
 
@@ -191,6 +199,7 @@ def execute(
     audit: bool,
     json: bool,
     kept: str | None = None,
+    recompile: Callable[[], Plan] | None = None,
 ) -> int:
     """Run it to its end and say what has to be said; the exit code."""
     interrupts.running = True
@@ -198,7 +207,14 @@ def execute(
     gc.freeze()
     gc.enable()
     try:
-        result = run_plan(plan, call, resolve_s=resolve_s, audit=audit, hold=interrupts.hold)
+        result = run_plan(
+            plan,
+            call,
+            resolve_s=resolve_s,
+            audit=audit,
+            hold=interrupts.hold,
+            recompile=recompile,
+        )
     except RuntimeFailed:
         if interrupts.count:
             # Ended before its payload could run.

@@ -113,7 +113,8 @@ directory only.
 
   --preset NAME               coding-agent, or balanced, locked-down, yolo
   --config FILE               a sandbox as TOML, ocisbx-config(5); options win
-  --runtime NAME|/PATH        auto, strongest, crun, runc, youki; again: a list
+  --runtime NAME|/PATH        auto, strongest, crun, runc, youki, runsc; again:
+                              a list; --platform systrap|ptrace|kvm is runsc's
   --rootfs host|DIR           the system's programs, or an unpacked root
   --workspace DIR[:ro]|none   instead of the current directory
   -v, --volume SRC[:DST][:ro] show more of the host; where a path has a colon:
@@ -135,8 +136,8 @@ directory only.
   --dry-run                   print config.json, run nothing; --host FILE
   --json                      print one RunResult object, and nothing else
   --backend NAME              auto or oci
-  not in this version         -t, -d, --image, --platform, --pool, --posture,
-                              --transcript, --die-with-parent
+  not in this version         -t, -d, --image, --pool, --posture, --transcript,
+                              --die-with-parent
 
 examples:
   ocisbx run -- make test

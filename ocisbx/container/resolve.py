@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ocisbx.capabilities import apply_capabilities
-from ocisbx.config import SandboxConfig
 from ocisbx.container import identity, limits, view
 from ocisbx.container.files import choose_files
 from ocisbx.container.limits import Asked, refuse_or_declare
+from ocisbx.container.merge import given, kernel_entry, level_of, merge_preset, wanted_runtime
 from ocisbx.container.model import (
     Capture,
     Confinement,
@@ -19,18 +19,15 @@ from ocisbx.container.model import (
 )
 from ocisbx.container.select import select_runtime
 from ocisbx.errors import Unsupported
-from ocisbx.mounts import parse_workspace
-from ocisbx.presets import ISOLATION_LEVELS, PRESETS, Level
 from ocisbx.quirks import find_quirks
 from ocisbx.result import EnforcementState
 from ocisbx.values import UNLIMITED
 
 if TYPE_CHECKING:
+    from ocisbx.config import SandboxConfig
     from ocisbx.host import Host
+    from ocisbx.presets import Level
 
-T = TypeVar("T")
-
-DEFAULT_LEVEL = "restricted"
 DEFAULT_GRACE_S = 2.0
 DEFAULT_MAX_OUTPUT_BYTES = 64 << 20
 DEFAULT_HOSTNAME = "sandbox"
@@ -66,21 +63,22 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         Unsupported: a demand cannot be enforced here, and `allow_degraded` does not name it.
     """
     merged = _checked(merge_preset(config))
-    level = ISOLATION_LEVELS[merged.isolation.level or DEFAULT_LEVEL]
-    runtime = select_runtime(merged.runtime.names, host)
+    level = level_of(merged)
+    runtime = select_runtime(wanted := wanted_runtime(config), host)
     quirks = find_quirks(runtime.name, runtime.version)
     cell = identity.choose_cell(host, quirks)
-    read_only_root = _given(merged.isolation.read_only_root, level.read_only_root)
+    read_only_root = given(merged.isolation.read_only_root, level.read_only_root)
     who, who_entry, warnings = identity.choose_identity(
         merged.user, host, quirks, cell, own_root=read_only_root or _is_host(merged.rootfs)
     )
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
     confinement, entries = _confine(config, merged, level, host)
-    asked = _asked_limits(config, merged)
-    held, limit_entries = limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
-    entries |= _plain_entries(config, merged, read_only_root=read_only_root)
-    entries |= limit_entries | {"user_namespace": who_entry}
+    held, limit_entries = limits.cgroup_limits(
+        _asked_limits(config, merged), host.cgroups, merged.allow_degraded
+    )
+    entries |= limit_entries | _plain_entries(config, merged, read_only_root=read_only_root)
+    entries |= {"user_namespace": who_entry, "kernel": kernel_entry(wanted, runtime)}
     return ContainerConfig(
         machine=host.machine,
         kernel=host.kernel,
@@ -90,13 +88,13 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         binds=files.binds,
         tmpfs=files.tmpfs,
         identity=who,
-        environment=_environment(merged, who, files.workdir),
+        environment=_environment(merged, who, confinement, files.workdir),
         network=merged.network or "none",
         confinement=confinement,
         limits=held,
         capture=_capture(merged),
         timeout_s=merged.timeout_s,
-        grace_s=_given(merged.grace_s, DEFAULT_GRACE_S),
+        grace_s=given(merged.grace_s, DEFAULT_GRACE_S),
         runtime=runtime,
         runtime_requested=",".join(merged.runtime.names or ("auto",)),
         cell=cell,
@@ -105,21 +103,6 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         enforcement=dict(sorted(entries.items())),
         warnings=warnings,
     )
-
-
-def merge_preset(config: SandboxConfig) -> SandboxConfig:
-    """The preset's values where the caller left something open."""
-    preset = SandboxConfig.build(dict(PRESETS[config.preset].fields))
-    merged = preset.updated(config.said())
-    mine, theirs = (parse_workspace(c.workspace or "none") for c in (config, preset))
-    if mine and theirs and mine.read_only is None and theirs.read_only:
-        # Naming a directory says nothing about writing: the preset's word stands.
-        return merged.updated({"workspace": f"{mine.path}:ro"})
-    return merged
-
-
-def _given(value: T | None, default: T) -> T:
-    return default if value is None else value
 
 
 def _is_host(rootfs: str | None) -> bool:
@@ -148,13 +131,13 @@ def _confine(
     rlimits, rlimit_entry = limits.choose_rlimits(wished, dict(config.limits.rlimits), host)
     asked = isolation.capabilities
     base, changes = ((), level.capabilities) if asked is None else (level.capabilities, asked)
-    profile = _given(isolation.seccomp, level.seccomp)
+    profile = given(isolation.seccomp, level.seccomp)
     confinement = Confinement(
         capabilities=apply_capabilities(base, changes),
-        no_new_privileges=_given(isolation.no_new_privileges, level.no_new_privileges),
+        no_new_privileges=given(isolation.no_new_privileges, level.no_new_privileges),
         seccomp=host.texts.get(profile, profile),
-        masked_paths=_given(isolation.masked_paths, level.masked_paths),
-        readonly_paths=_given(isolation.readonly_paths, level.readonly_paths),
+        masked_paths=given(isolation.masked_paths, level.masked_paths),
+        readonly_paths=given(isolation.readonly_paths, level.readonly_paths),
         rlimits=rlimits,
     )
     capabilities = ", ".join(confinement.capabilities) or "none"
@@ -186,7 +169,6 @@ def _plain_entries(
     entries = {
         "network": _enforced(network, how),
         "read_only_root": _enforced(read_only_root, "mount namespace"),
-        "kernel": _enforced("shared", "the host's kernel, through a seccomp filter"),
     }
     policy = merged.filesystem
     asked = [*policy.allow_write, *policy.deny_read, *policy.deny_write]
@@ -207,9 +189,14 @@ def _enforced(value: object, how: str) -> EnforcementEntry:
     return EnforcementEntry(requested=shown, actual=shown, state=EnforcementState.ENFORCED, how=how)
 
 
-def _environment(merged: SandboxConfig, who: Identity, workdir: str) -> Environment:
+def _environment(
+    merged: SandboxConfig, who: Identity, confinement: Confinement, workdir: str
+) -> Environment:
     """A clean environment with what programs cannot do without, then the caller's words."""
     unset = set(merged.env.unset)
+    # GNU tar takes uid 0 for one who can give files away, and fails on what others packed.
+    gives_away = "CAP_CHOWN" in confinement.capabilities and sum(r.size for r in who.uid_map) > 1
+    for_tar = {} if who.uid != 0 or gives_away else {"TAR_OPTIONS": "--no-same-owner"}
     fixed = {
         "PATH": DEFAULT_PATH,
         "HOME": who.home,
@@ -217,7 +204,8 @@ def _environment(merged: SandboxConfig, who: Identity, workdir: str) -> Environm
         "LOGNAME": who.name,
         "PWD": workdir,
         "OCISBX": "1",
-    } | dict(merged.env.set)
+    }
+    fixed |= for_tar | dict(merged.env.set)
     # The caller's own values win over ours, and `set` over both.
     inherit = dict.fromkeys([*SAFE_NAMES, *merged.env.inherit])
     return Environment(
@@ -229,7 +217,7 @@ def _environment(merged: SandboxConfig, who: Identity, workdir: str) -> Environm
 def _capture(merged: SandboxConfig) -> Capture:
     capture = merged.capture
     return Capture(
-        max_bytes=_given(capture.max_bytes, DEFAULT_MAX_OUTPUT_BYTES),
+        max_bytes=given(capture.max_bytes, DEFAULT_MAX_OUTPUT_BYTES),
         on_limit=capture.on_limit or "truncate",
         combine=bool(capture.combine),
     )

@@ -39,6 +39,9 @@ ETC_PATTERNS: tuple[tuple[str, str], ...] = (
     ("python3*", "Debian: sitecustomize of the system's Python"),
     ("perl", "in perl's search path"),
     ("java-*", "a JVM's conf directory is a link to it"),
+    ("maven/m2.conf", "mvn does not start without; settings.xml may hold passwords"),
+    ("maven/logging", "mvn's logging"),
+    ("fonts", "fontconfig: Java's and Python's drawing"),
     ("terminfo", "descriptions of terminals"),
     ("magic", "file(1)"),
 )

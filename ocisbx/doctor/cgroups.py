@@ -131,11 +131,11 @@ def check_limits(seen: Evidence) -> Iterator[Finding]:
     tried = next((trial for trial in seen.trials if trial.works), None)
     if tried is None:
         return
+    claimed = seen.enforcement.get(tried.runtime.path, {})
     lost = {
-        name: tried.enforcement[name]
+        name: claimed[name]
         for name in NEEDED
-        if name in tried.enforcement
-        and tried.enforcement[name].state is not EnforcementState.ENFORCED
+        if name in claimed and claimed[name].state is not EnforcementState.ENFORCED
     }
     if not lost:
         return

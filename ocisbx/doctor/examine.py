@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from ocisbx import init
+from ocisbx.backends.trial import Trier
 from ocisbx.config import SandboxConfig
-from ocisbx.container.resolve import merge_preset
+from ocisbx.container.merge import merge_preset
 from ocisbx.doctor.cgroups import check_limits
 from ocisbx.doctor.evidence import Evidence
 from ocisbx.doctor.finding import Finding, in_order
@@ -21,7 +22,7 @@ from ocisbx.doctor.host import (
     check_user_namespaces,
 )
 from ocisbx.doctor.runtimes import check_profile, check_replaceable, check_runtimes
-from ocisbx.doctor.trial import strangers, try_runtime
+from ocisbx.doctor.strangers import strangers
 from ocisbx.errors import RuntimeMissing
 from ocisbx.places import find_places
 from ocisbx.probe.gather import gather
@@ -64,8 +65,11 @@ def judge(seen: Evidence) -> list[Finding]:
 
 def collect() -> Evidence:
     """Look at the host and try its runtimes."""
-    host = look()
-    runtimes = host.runtimes
+    found = look()
+    trier = Trier(again=True)
+    trials = tuple(trier.try_runtime(runtime) for runtime in found.runtimes)
+    runtimes = tuple(trial.runtime for trial in trials)
+    host = found.model_copy(update={"runtimes": runtimes})
     replaceable = {
         runtime.path: tuple(writable_by_others(runtime.path, host.uid, host.gid))
         for runtime in runtimes
@@ -74,7 +78,12 @@ def collect() -> Evidence:
     return Evidence(
         host=host,
         system=read_system(host.cgroups.own),
-        trials=tuple(try_runtime(runtime) for runtime in runtimes),
+        trials=trials,
+        enforcement={
+            trial.runtime.path: trier.plan(trial.runtime, trial.runtime.platform).enforcement
+            for trial in trials
+            if trial.works
+        },
         strangers=strangers(host),
         replaceable={path: places for path, places in replaceable.items() if places},
         closed={r.path: closed_holes(r.name, r.path, r.version) for r in runtimes},

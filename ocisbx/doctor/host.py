@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ocisbx.container.select import select_runtime
 from ocisbx.doctor.cgroups import is_wsl
 from ocisbx.doctor.finding import Finding, Severity
 from ocisbx.doctor.install import install_newuidmap, sudo
@@ -137,9 +136,9 @@ def check_root(seen: Evidence) -> Iterator[Finding]:
     if seen.host.uid != 0:
         return
     working = [trial for trial in seen.trials if trial.works]
-    chosen = select_runtime(("auto",), seen.host).path if working else ""
+    chosen = seen.chosen
     for trial in working:
-        entry = trial.enforcement.get("user_namespace")
+        entry = seen.enforcement.get(trial.runtime.path, {}).get("user_namespace")
         if entry is None:
             continue
         shifted = entry.state is EnforcementState.ENFORCED

@@ -7,60 +7,55 @@ import os
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from ocisbx.container.select import select_runtime
+from ocisbx.backends.trial import Trial, Trier
+from ocisbx.container.select import Wanted, candidates, objection
 from ocisbx.doctor.examine import look, program_trouble
-from ocisbx.doctor.trial import Trial, try_runtime
 from ocisbx.errors import OcisbxError
 from ocisbx.oci.features import Features
 from ocisbx.probe.system import read_system, try_user_namespace
-from ocisbx.quirks import AUTO_ORDER, find_quirks
+from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
 
 if TYPE_CHECKING:
     from ocisbx.host import Host, RuntimeBinary
 
-AUTO_REASONS: dict[str, str] = {
+REASONS: dict[str, str] = {
     "crun": "the fastest to start",
     "runc": "takes three to five times as long to start as crun",
     "youki": "needs the systemd user manager for cgroups",
+    "runsc": "a kernel in user space answers the payload; starts in a tenth of a second",
 }
 NO_FEATURES = "none that it tells"
 # Shown beside the runtime's own words already, or in the heading.
 QUIRKS_UNTOLD = ("row", "features")
 NEWEST = "of one name the newest first"
-NO_USER_KERNEL = "no user-space kernel (runsc) is supported yet: the order of auto"
+STRONGEST_REASON = "a kernel of the payload's own first, then the order of auto"
 
 
 def report() -> dict[str, Any]:
     """`host`, `runtimes` (each tried for real), and the orders `auto` and `strongest`."""
     host = look()
-    trials = [try_runtime(runtime) for runtime in host.runtimes]
-    order = auto_order(host)
-    chosen = [
-        {"path": runtime.path, "reason": f"{runtime.name} {runtime.version}: {why}"}
-        for runtime in order
-        for why in [AUTO_REASONS[runtime.name]]
-    ]
+    trier = Trier(again=True)
+    trials = [trier.try_runtime(runtime) for runtime in host.runtimes]
+    host = host.model_copy(update={"runtimes": tuple(trial.runtime for trial in trials)})
     return {
         "host": describe_host(host),
-        "runtimes": [describe_runtime(trial) for trial in trials],
-        "auto": chosen,
+        "runtimes": [describe_runtime(trial, trier) for trial in trials],
+        "auto": describe_order("auto", host),
         "auto_reason": NEWEST,
-        "strongest": chosen,
-        "strongest_reason": NO_USER_KERNEL,
+        "strongest": describe_order("strongest", host),
+        "strongest_reason": STRONGEST_REASON,
     }
 
 
-def auto_order(host: Host) -> list[RuntimeBinary]:
-    """The runtimes in the order in which `auto` takes them, each where the earlier are not."""
-    order: list[RuntimeBinary] = []
-    left = host
-    while any(runtime.name in AUTO_ORDER for runtime in left.runtimes):
-        best = select_runtime(("auto",), left)
-        order.append(best)
-        rest = tuple(runtime for runtime in left.runtimes if runtime != best)
-        left = left.model_copy(update={"runtimes": rest})
-    return order
+def describe_order(name: str, host: Host) -> list[dict[str, str]]:
+    """The runtimes in the order in which `name` takes them, with why, and why not."""
+    rows = []
+    for runtime in candidates(Wanted((name,)), host):
+        why = objection(runtime, Wanted((name,)))
+        reason = f"not usable: {why}" if why else REASONS[runtime.name]
+        rows.append({"path": runtime.path, "reason": f"{runtime.name} {runtime.version}: {reason}"})
+    return rows
 
 
 def describe_host(host: Host) -> dict[str, Any]:
@@ -86,7 +81,7 @@ def describe_host(host: Host) -> dict[str, Any]:
     }
 
 
-def describe_runtime(trial: Trial) -> dict[str, Any]:
+def describe_runtime(trial: Trial, trier: Trier) -> dict[str, Any]:
     """One runtime: what it is, whether it works here, what it says of itself, how it is driven."""
     runtime = trial.runtime
     quirks = find_quirks(runtime.name, runtime.version)._asdict()
@@ -102,18 +97,27 @@ def describe_runtime(trial: Trial) -> dict[str, Any]:
         "wall_ms": round(trial.wall_s * 1000, 1),
         "features": features,
         "features_missing": missing,
-        "enforcement": {name: str(entry.state) for name, entry in trial.enforcement.items()},
+        "platform": runtime.platform,
+        "passed_over": runtime.passed_over,
+        "enforcement": {
+            name: str(entry.state)
+            for name, entry in trier.plan(runtime, runtime.platform).enforcement.items()
+        }
+        if trial.works
+        else {},
         "quirks": {"row": row, **quirks},
     }
 
 
 def _features(runtime: RuntimeBinary) -> tuple[dict[str, Any] | None, str]:
     """A summary of the features document, or None and why there is none."""
+    quirks = find_quirks(runtime.name, runtime.version)
     with tempfile.TemporaryDirectory(prefix="ocisbx-features-") as scratch:
         client = RuntimeClient(
             path=runtime.path,
-            quirks=find_quirks(runtime.name, runtime.version),
+            quirks=quirks,
             root=os.path.join(scratch, "root"),
+            args=quirks.global_args,
             log=os.path.join(scratch, "log"),
         )
         try:

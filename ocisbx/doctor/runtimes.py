@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ocisbx.container.select import select_runtime
 from ocisbx.doctor.finding import Finding, Severity
 from ocisbx.doctor.install import install, sudo
 from ocisbx.quirks import KNOWN_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from ocisbx.backends.trial import Trial
     from ocisbx.doctor.evidence import Evidence
-    from ocisbx.doctor.trial import Trial
 
 # Words of runtimes, and what cures them; the first that is found counts.
 CURES: tuple[tuple[str, str], ...] = (
@@ -25,13 +24,13 @@ CURES: tuple[tuple[str, str], ...] = (
      "cargo install --locked youki --features systemd,v1,v2,seccomp"),
 )  # fmt: skip
 
-# What the payload must see of itself under the default profile (proc_pid_status(5)).
-INSIDE: tuple[tuple[str, str, str], ...] = (
-    ("Seccomp", "2", "no seccomp filter: every system call of the kernel is open to the payload"),
-    ("NoNewPrivs", "1", "no_new_privs is not set: setuid programs gain rights inside"),
-    ("CapEff", "0000000000000000", "the payload has capabilities"),
-    ("CapBnd", "0000000000000000", "the payload may gain capabilities"),
-)
+CONFINEMENT_ROWS = ("Seccomp", "NoNewPrivs", "CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb")
+# What it means when a runtime says yes and does not do it, by name of `enforcement`.
+IGNORED: dict[str, str] = {
+    "seccomp": "no seccomp filter: every system call of the kernel is open to the payload",
+    "no_new_privileges": "no_new_privs is not set: setuid programs gain rights inside",
+    "capabilities": "the payload has capabilities, or may gain them",
+}
 
 
 def check_runtimes(seen: Evidence) -> Iterator[Finding]:
@@ -52,7 +51,7 @@ def check_runtimes(seen: Evidence) -> Iterator[Finding]:
             remedy=install("crun", seen.system.distributions, seen.host.uid),
         )
         return
-    chosen = select_runtime(("auto",), seen.host).path
+    chosen = seen.chosen
     for trial in seen.trials:
         if trial.works:
             yield _works(trial, chosen=trial.runtime.path == chosen)
@@ -95,19 +94,23 @@ def _fails(seen: Evidence, trial: Trial, *, chosen: bool) -> Finding:
     )
 
 
+def shown(inside: Mapping[str, str]) -> str:
+    """The rows of proc_pid_status(5) that tell how a process is confined."""
+    rows = [f"{name}: {value}" for name, value in inside.items() if name in CONFINEMENT_ROWS]
+    return ", ".join(rows) or "nothing"
+
+
 def check_profile(seen: Evidence) -> Iterator[Finding]:
     """A runtime that says yes and does not do it: what the payload saw of itself."""
     for trial in seen.trials:
-        for field, wanted, consequence in INSIDE:
-            if trial.works and trial.status.get(field) != wanted:
-                yield Finding(
-                    name="profile-not-held",
-                    severity=Severity.WEAKENS,
-                    evidence=f"{trial.runtime.path}: the payload's /proc/self/status says "
-                    f"{field}: {trial.status.get(field, 'nothing')}, not {wanted}",
-                    consequence=consequence,
-                    remedy=install("crun", seen.system.distributions, seen.host.uid),
-                )
+        for name in trial.runtime.ignores:
+            yield Finding(
+                name="profile-not-held",
+                severity=Severity.WEAKENS,
+                evidence=f"{trial.runtime.path}: the init's self-test saw {shown(trial.inside)}",
+                consequence=f"{IGNORED[name]}; it is not used for what asks for it",
+                remedy=install("crun", seen.system.distributions, seen.host.uid),
+            )
 
 
 def check_replaceable(seen: Evidence) -> Iterator[Finding]:

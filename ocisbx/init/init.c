@@ -231,6 +231,12 @@ static void wait_for_end(struct init *init)
 		 wait_until(init, end_ns));
 }
 
+/* execve(2): there is nothing by this name. */
+static int is_nothing(unsigned int error)
+{
+	return error == ENOENT || error == ENOTDIR || error == ELOOP || error == ENAMETOOLONG;
+}
+
 static int fail(struct init *init)
 {
 	unsigned int stage = init->launch.stage, error = init->launch.error;
@@ -242,7 +248,7 @@ static int fail(struct init *init)
 	wait_for_end(init);
 	if (stage != OSBX_STAGE_EXEC)
 		return EXIT_FAILED;
-	return error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+	return is_nothing(error) ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
 /* The payload's stdio: the driver's descriptors, or what the runtime gave. A terminal moves from

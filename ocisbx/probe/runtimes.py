@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from typing import TYPE_CHECKING
 
 from ocisbx import command
-from ocisbx.errors import OcisbxError, RuntimeMissing
+from ocisbx.errors import RuntimeMissing
 from ocisbx.host import RuntimeBinary
-from ocisbx.places import ensure, find_places
+from ocisbx.probe.remembered import runtime_memory
 from ocisbx.quirks import KNOWN_NAMES, VERSION_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ocisbx.probe.remembered import RuntimeMemory
+
 # Debian puts runc into /usr/sbin, which is not on an ordinary user's PATH.
 EXTRA_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 VERSION_TIMEOUT_S = 5.0
-CACHE_FILE = "runtimes.json"
+# Name and version of what is no runtime.
+UNKNOWN = "unknown"
 
 
 def source_tree_directory() -> str:
@@ -42,13 +43,11 @@ def find_runtimes(
     """Every usable runtime of a known name, and those of `named` given by absolute path.
 
     What $PATH leads to in a directory of `writable` (a virtual environment in the workspace) is
-    not even asked: an earlier payload may have put it there.
-
-    Raises:
-        RuntimeMissing: a path of `named` is not there or is not a runtime.
+    not even asked: an earlier payload may have put it there. What is wrong with one of `named` is
+    its `trouble`: another name of the caller's list may be sound.
     """
-    cache = _Cache()
-    found = [asked for path in named if path.startswith("/") for asked in [_ask(path, cache)]]
+    memory = runtime_memory()
+    found = [_ask_named(path, memory) for path in named if path.startswith("/")]
     seen = {os.path.realpath(runtime.path) for runtime in found}
     for directory in search_directories():
         for name in KNOWN_NAMES:
@@ -62,12 +61,22 @@ def find_runtimes(
                 continue
             seen.add(real)
             try:
-                found.append(_ask(path, cache))
+                found.append(_ask(path, memory))
             except RuntimeMissing:
                 # Something else by this name: the caller did not ask for it by path.
                 continue
-    cache.save()
+    memory.save()
     return tuple(found)
+
+
+def _ask_named(path: str, memory: RuntimeMemory) -> RuntimeBinary:
+    path = os.path.normpath(path)
+    try:
+        return _ask(path, memory)
+    except RuntimeMissing as error:
+        return RuntimeBinary(
+            name=UNKNOWN, path=path, version=UNKNOWN, trouble=str(error), remedy=error.remedy
+        )
 
 
 def _inside(path: str, directories: tuple[str, ...]) -> bool:
@@ -75,12 +84,11 @@ def _inside(path: str, directories: tuple[str, ...]) -> bool:
     return any(place.startswith(os.path.join(directory, "")) for directory in directories)
 
 
-def _ask(path: str, cache: _Cache) -> RuntimeBinary:
-    """Name and version of the runtime at `path`, by its own `--version`."""
-    path = os.path.normpath(path)
-    if (known := cache.get(path)) is not None:
-        return known
-    remedy = "give the absolute path of crun, runc or youki"
+def _ask(path: str, memory: RuntimeMemory) -> RuntimeBinary:
+    """Name and version of the runtime at `path`, by its own `--version`. Raises RuntimeMissing."""
+    if (known := memory.version(path)) is not None:
+        return RuntimeBinary(name=known[0], path=path, version=known[1])
+    remedy = f"give the absolute path of {', '.join(KNOWN_NAMES[:-1])} or {KNOWN_NAMES[-1]}"
     if not os.path.isfile(path):
         raise RuntimeMissing(f"runtime {path} does not exist", remedy=remedy)
     try:
@@ -102,55 +110,5 @@ def _ask(path: str, cache: _Cache) -> RuntimeBinary:
             why=f"--version: {shown!r}, {completed.status}",
             remedy=remedy,
         )
-    runtime = RuntimeBinary(name=line["name"], path=path, version=line["version"])
-    cache.put(path, runtime)
-    return runtime
-
-
-class _Cache:
-    """What `--version` said, by the binary's identity; a damaged file counts as empty."""
-
-    def __init__(self) -> None:
-        self._path = f"{find_places().cache}/{CACHE_FILE}"
-        self._changed = False
-        self._rows: dict[str, dict[str, str]] = {}
-        try:
-            with open(self._path, encoding="utf-8") as file:
-                if os.fstat(file.fileno()).st_uid == os.geteuid():
-                    rows = json.load(file)
-                    self._rows = rows if isinstance(rows, dict) else {}
-        except (OSError, ValueError):
-            pass
-
-    def get(self, path: str) -> RuntimeBinary | None:
-        row = self._rows.get(self._key(path))
-        try:
-            return RuntimeBinary(path=path, **row) if row else None
-        except (TypeError, ValueError):
-            return None
-
-    def put(self, path: str, runtime: RuntimeBinary) -> None:
-        self._rows[self._key(path)] = {"name": runtime.name, "version": runtime.version}
-        self._changed = True
-
-    def save(self) -> None:
-        """Write it whole or not at all; a cache that cannot be written is no error."""
-        if not self._changed:
-            return
-        try:
-            directory = ensure(os.path.dirname(self._path))
-            handle, temporary = tempfile.mkstemp(dir=directory)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(self._rows, file)
-            os.replace(temporary, self._path)
-        except (OSError, OcisbxError):
-            return
-
-    @staticmethod
-    def _key(path: str) -> str:
-        try:
-            info = os.stat(path)
-        except OSError:
-            return path
-        parts = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
-        return f"{path} {' '.join(map(str, parts))}"
+    memory.put_version(path, line["name"], line["version"])
+    return RuntimeBinary(name=line["name"], path=path, version=line["version"])

@@ -37,6 +37,8 @@ class RuntimeClient(NamedTuple):
     log: str
     cell: str = "none"
     sealed: bool = False
+    # Options before the verb, besides --root and --log (`Plan.runtime_args`).
+    args: tuple[str, ...] = ()
 
     def argv(self, verb: str, *arguments: str) -> list[str]:
         """The runtime's own command line, without the cell."""
@@ -48,7 +50,7 @@ class RuntimeClient(NamedTuple):
             self.log,
             "--log-format",
             "json",
-            *self.quirks.global_args,
+            *self.args,
             verb,
             *arguments,
         ]
@@ -119,8 +121,13 @@ class RuntimeClient(NamedTuple):
         document: dict[str, Any] = json.loads(self._checked("state", container_id).stdout)
         return document
 
-    def kill(self, container_id: str, signal: str = "KILL") -> None:
-        self._checked("kill", container_id, signal)
+    def kill(self, container_id: str, signal: int | str = "KILL") -> None:
+        """Signal the container's process 1.
+
+        Raises:
+            InvalidState: the runtime does not know this container, or it has ended.
+        """
+        self._checked("kill", container_id, str(signal))
 
     def exec(self, container_id: str, *argv: str) -> command.Completed:
         """A further process in a live container; the status is that process's own.
@@ -152,7 +159,8 @@ class RuntimeClient(NamedTuple):
 
     def knows(self, container_id: str) -> bool:
         """Whether the runtime has left state of this container."""
-        return os.path.isdir(f"{self.root}/{container_id}")
+        # runsc's state is a file, ID_sandbox:ID.state.
+        return any(name.startswith(container_id) for name in os.listdir(self.root))
 
     def features(self) -> dict[str, Any] | None:
         """The features document; None where the runtime has none (crun 1.8, runsc)."""

@@ -10,8 +10,9 @@ READ_LIMIT_BYTES = 1 << 16
 LINE_LIMIT = 300
 
 
-def last_error(log_path: str, output: int) -> str:
-    """The last error of the log; else the last line of what was printed (a descriptor); else "".
+def error_words(log_path: str, output: int, *, cause_first: bool = False) -> str:
+    """The last error of the log (`cause_first`: the first, of which the others are consequences);
+    else the last line of what was printed (a descriptor); else "".
 
     Both belong to the runtime, which speaks before any payload runs: a payload's output never
     gets there.
@@ -22,19 +23,22 @@ def last_error(log_path: str, output: int) -> str:
         if entry.get("level") in ("error", "fatal") and "msg" in entry
     ]
     if errors:
-        return _one_line(errors[-1])
+        return _one_line(errors[0 if cause_first else -1])
     printed = [line for line in _read(output).splitlines() if line.strip()]
     return _one_line(printed[-1]) if printed else ""
 
 
 def _entries(path: str) -> list[dict[str, object]]:
+    """The objects of the log: one a line, or (gVisor) one after the other."""
     found = []
+    decoder = json.JSONDecoder()
     for line in _tail(path).splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
+        at = 0
+        while (at := line.find("{", at)) >= 0:
+            try:
+                entry, at = decoder.raw_decode(line, at)
+            except (ValueError, RecursionError):
+                break
             found.append(entry)
     return found
 

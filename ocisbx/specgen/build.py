@@ -9,6 +9,7 @@ from ocisbx.oci import Linux, Process, Root, Spec, lowest_version
 from ocisbx.oci.linux import Namespace, NamespaceType
 from ocisbx.oci.process import Capabilities, Rlimit, User
 from ocisbx.oci.seccomp import Seccomp
+from ocisbx.quirks import find_quirks
 from ocisbx.specgen.mounts import INIT_TARGET, build_mounts, id_mappings
 from ocisbx.specgen.seccomp import default_profile, load_profile
 
@@ -88,7 +89,10 @@ def _seccomp(container: ContainerConfig) -> Seccomp | None:
     major, minor = container.kernel.split("-")[0].split(".")[:2]
     kernel = (int(major), int(minor))
     if confinement.seccomp == "default":
-        document = default_profile(container.machine, kernel, confinement.capabilities)
+        quirks = find_quirks(container.runtime.name, container.runtime.version)
+        document = default_profile(
+            container.machine, kernel, confinement.capabilities, clone3=quirks.clone3
+        )
     else:
         document = load_profile(
             confinement.seccomp, container.machine, kernel, confinement.capabilities

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ocisbx.oci import Mount
 from ocisbx.oci.linux import IdMapping
+from ocisbx.quirks import find_quirks
 
 if TYPE_CHECKING:
     from ocisbx.container.model import Bind, ContainerConfig, IdMap, Tmpfs
@@ -21,6 +22,7 @@ EXTENT_OPTIONS: dict[tuple[bool, bool], tuple[str, ...]] = {
     (False, True): ("bind", "ro"),
     (False, False): ("bind", "rw"),
 }
+RECURSIVE_OPTIONS = frozenset({"rnosuid", "rnodev", "rro"})
 INIT_OPTIONS = ("bind", "rprivate", "nosuid", "nodev", "ro")
 
 INIT_TARGET = "/.ocisbx/init"
@@ -65,7 +67,11 @@ def _tmpfs(tmpfs: Tmpfs) -> Mount:
 
 
 def _bind(bind: Bind, container: ContainerConfig) -> Mount:
+    quirks = find_quirks(container.runtime.name, container.runtime.version)
     options = BIND_OPTIONS + EXTENT_OPTIONS[bind.directory, bind.read_only]
+    if not quirks.recursive_options:
+        # gVisor's gofer serves the whole tree as one mount.
+        options = tuple(option for option in options if option not in RECURSIVE_OPTIONS)
     mapped = bind.idmap and container.identity.uid_map[0].host != 0
     return Mount(
         destination=bind.target,

@@ -16,4 +16,6 @@ __all__ = ["box", "cache", "runtime"]
 def _unprivileged() -> None:
     """The product is rootless, and so are its proofs."""
     assert os.geteuid() != 0, "start these tests with tools/test, which goes on unprivileged"
-    assert {found.name for found in RUNTIMES} == {"runc", "crun"}, "tools/test installs runtimes"
+    assert {found.name for found in RUNTIMES} == {"runc", "crun", "runsc"}, (
+        "tools/test installs runtimes"
+    )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.runtime
 
-OURS = {"PATH", "HOME", "USER", "LOGNAME", "PWD", "OCISBX"}
+OURS = {"PATH", "HOME", "USER", "LOGNAME", "PWD", "OCISBX", "TAR_OPTIONS"}
 
 
 def environment(box: Box, **env: Any) -> dict[str, str]:

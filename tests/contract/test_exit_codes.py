@@ -79,8 +79,24 @@ ROWS = {
 }
 
 
+REPORT = "the payload's end is reported by the init"
+
+
+def as_status(row: Row) -> Row:
+    """What a runtime's exit status alone can tell of it."""
+    if row.termination in (T.NOT_FOUND, T.NOT_EXECUTABLE):
+        return exits(row.shell)._replace(command=row.command)
+    if row.shell > 128:
+        return dies_of(row.shell - 128)._replace(command=row.command)
+    return row
+
+
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 def test_table(box: Box, row: Row) -> None:
+    if box.lacks(REPORT):
+        row = as_status(row)
+    if box.lacks("process 1 is out of the payload's reach") and "kill -9 1;" in row.command[-1]:
+        row = dies_of(9)._replace(command=row.command)
     result = box.run(row.command, timeout_s=60)
     assert (
         Row(
@@ -117,15 +133,21 @@ FILES = {
 }
 
 
+SHELL = {T.NOT_FOUND: 127, T.NOT_EXECUTABLE: 126, T.EXITED: 0}
+
+
 @pytest.mark.parametrize(("make", "termination"), FILES.values(), ids=FILES.keys())
 def test_files(box: Box, make: Callable[[Path], None], termination: T) -> None:
     make(box.workspace / "program")
     by_name = box.run(["./program"])
     by_path = box.run([f"{box.workspace}/program"])
+    if box.lacks(REPORT):
+        assert by_name.shell_exit_code == by_path.shell_exit_code == SHELL[termination]
+        assert termination is T.EXITED or b"program" in by_name.stderr
+        return
     assert (by_name.termination, by_path.termination) == (termination, termination)
     if termination is not T.EXITED:
-        expected = {T.NOT_FOUND: 127, T.NOT_EXECUTABLE: 126}[termination]
-        assert by_name.shell_exit_code == by_path.shell_exit_code == expected
+        assert by_name.shell_exit_code == by_path.shell_exit_code == SHELL[termination]
         assert by_name.hint is not None
         assert by_name.hint.why
         assert (by_name.exit_code, by_name.signal) == (None, None)
@@ -136,7 +158,11 @@ def test_a_tool_outside_the_view_names_the_option(box: Box, tmp_path: Path) -> N
     tool.parent.mkdir(parents=True)
     script(b"#!/bin/sh\necho hello\n")(tool)
     result = box.run([str(tool)])
-    assert (result.termination, result.shell_exit_code) == (T.NOT_FOUND, 127)
+    assert result.shell_exit_code == 127
+    if box.lacks(REPORT):
+        assert str(tool).encode() in result.stderr
+        return
+    assert result.termination is T.NOT_FOUND
     assert result.hint is not None
     assert result.hint.remedy == f"-v {tmp_path}/tool:ro"
     shown = box.run([str(tool)], volumes=[result.hint.remedy.removeprefix("-v ")])

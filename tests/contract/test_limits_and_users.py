@@ -63,6 +63,10 @@ def test_wishes_of_the_preset_are_declared(box: Box) -> None:
 
 @pytest.mark.parametrize("preset", ["coding-agent", "balanced", "locked-down", "yolo"])
 def test_presets_run(box: Box, preset: str) -> None:
+    if box.lacks("network host") and preset in ("balanced", "yolo"):
+        with pytest.raises(Unsupported, match="network host"):
+            box.run(["true"], preset=preset)
+        return
     result = box.sh("id -u; touch made 2>/dev/null && echo written; :", preset=preset)
     assert result.exit_code == 0, result.stderr
     written = preset != "locked-down"
@@ -73,7 +77,11 @@ def test_usage(box: Box) -> None:
     result = box.python("sum(i * i for i in range(2_000_000))")
     usage = result.usage
     assert usage.wall_s is not None
-    assert usage.cpu_user_s is not None
+    assert (usage.cpu_user_s is None) == bool(
+        box.lacks("the payload's end is reported by the init")
+    )
+    if usage.cpu_user_s is None:
+        return
     assert 0 < usage.cpu_user_s <= usage.wall_s + 0.5
     assert usage.runtime_cpu_s is not None
     assert result.timings.runtime_s >= usage.wall_s
@@ -103,7 +111,8 @@ def test_another_user_writes_into_the_workspace_as_the_caller(box: Box) -> None:
     if box.runtime.name != "crun":
         # Subordinate ids are somebody else outside.
         box.workspace.chmod(0o777)
-    result = box.sh("touch made && stat -c %u made", user=str(OTHER))
+    script = "import os; open('made', 'w').close(); print(os.stat('made').st_uid)"
+    result = box.python(script, user=str(OTHER))
     assert (result.exit_code, result.stdout) == (0, f"{OTHER}\n".encode()), result.stderr
     owner = (box.workspace / "made").stat().st_uid
     assert (owner == os.getuid()) == (box.runtime.name == "crun")

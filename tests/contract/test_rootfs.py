@@ -52,11 +52,13 @@ def tree(root: Path) -> list[tuple[str, int, int]]:
 
 def test_the_root_is_shown_and_untouched(box: Box, root: Path) -> None:
     before = tree(root)
-    script = "cat /etc/marker; pwd; ls /; touch made; touch /x /etc/x /usr/x 2>/dev/null || echo ro"
+    script = (
+        "cat /etc/marker; pwd; echo /*; touch made; touch /x /etc/x /usr/x 2>/dev/null || echo ro"
+    )
     text = box.text(script, rootfs=str(root))
     lines = text.split("\n")
     assert lines[:2] == ["of the root", str(box.workspace)]
-    assert {"bin", "dev", "etc", "proc", "tmp", "usr"} <= set(lines)
+    assert {"/bin", "/dev", "/etc", "/proc", "/tmp", "/usr"} <= set(lines[2].split())
     assert lines[-2] == "ro"
     assert (box.workspace / "made").exists()
     assert tree(root) == before
@@ -67,7 +69,7 @@ def test_volumes_and_tmpfs_leave_the_root_untouched(box: Box, root: Path) -> Non
     (box.base / "volume").mkdir()
     (box.base / "volume" / "file").write_text("volume\n")
     text = box.text(
-        "cat /usr/share/deep/file /new/file; touch /var/cache/x && ls /var/cache",
+        "cat /usr/share/deep/file /new/file; touch /var/cache/x && cd /var/cache && echo *",
         rootfs=str(root),
         volumes=[f"{box.base}/volume:/usr/share/deep:ro", f"{box.base}/volume:/new"],
         tmpfs={"/var/cache": "1M"},
@@ -87,7 +89,7 @@ def test_a_writable_root_is_written(box: Box, root: Path) -> None:
 def test_a_writable_root_of_ours_is_this_containers_own(box: Box) -> None:
     isolation = {"read_only_root": False}
     assert box.text("echo x >/var/x; cat /var/x; touch /new", isolation=isolation) == "x\n"
-    assert box.text("ls /var; ls -d /new 2>&1 || :", isolation=isolation).startswith("tmp\nls:")
+    assert box.text("echo /var/* /new*", isolation=isolation) == "/var/tmp /new*\n"
 
 
 @pytest.mark.parametrize("name", ["dev", "proc", "sys", "etc"])

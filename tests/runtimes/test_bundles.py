@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ocisbx.config import SandboxConfig
-from ocisbx.container.resolve import merge_preset
+from ocisbx.container.merge import merge_preset
 from ocisbx.host import Host, PathKind
 from ocisbx.places import find_places
 from ocisbx.probe.gather import gather
@@ -71,6 +71,7 @@ def shows_the_environment(result: RunResult, home: str) -> None:
         "LOGNAME": "root",
         "OCISBX": "1",
         "PWD": f"{home}/project",
+        "TAR_OPTIONS": "--no-same-owner",
         "TZ": "Europe/Berlin",
         "USER": "root",
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ocisbx.backends.base import Call
-from ocisbx.backends.lower import compile_plan
+from ocisbx.backends.compile import compile_plan
 from ocisbx.backends.oci import client_for, new_id, owner_record
 from ocisbx.bundle.directory import BundleDirectory
 from ocisbx.config import SandboxConfig

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ocisbx.backends.lower import compile_plan
+from ocisbx.backends.compile import compile_plan
 from ocisbx.config import SandboxConfig
-from ocisbx.container.resolve import merge_preset
+from ocisbx.container.merge import merge_preset
 from ocisbx.probe.gather import gather
 from tests.command_line import environment
 

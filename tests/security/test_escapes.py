@@ -42,12 +42,10 @@ def output_or_refusal(box: Box, script: str, **fields: Any) -> bytes:
     return result.stdout + result.stderr
 
 
-# ------------------------------------------------------------------------------ the root's own names
+# ---------------------------------------------------------------------------- the root's own names
 @pytest.mark.parametrize("name", ["dev", "proc", "sys", "etc"])
-@pytest.mark.parametrize("read_only", [True, False], ids=["read-only", "writable"])
-def test_a_root_with_a_symlink_for_what_the_runtime_mounts(
-    box: Box, name: str, read_only: bool
-) -> None:
+@pytest.mark.parametrize("kind", ["read-only", "writable"])
+def test_a_root_with_a_symlink_for_what_the_runtime_mounts(box: Box, name: str, kind: str) -> None:
     """CVE-2026-41579, CVE-2023-27561, CVE-2026-47766: it would mount, and create, outside."""
     root, outside = box.base / "root", box.base / "outside"
     outside.mkdir()
@@ -55,7 +53,7 @@ def test_a_root_with_a_symlink_for_what_the_runtime_mounts(
         (root / directory).mkdir(parents=True)
     (root / name).rmdir()
     (root / name).symlink_to(outside)
-    isolation = {"read_only_root": read_only}
+    isolation = {"read_only_root": kind == "read-only"}
     with pytest.raises(ConfigError, match=f"/{name} is a symlink"):
         box.run(["true"], rootfs=str(root), isolation=isolation)
     assert list(outside.iterdir()) == []
@@ -153,8 +151,8 @@ def test_notify_socket_stays_out(scene: Scene, monkeypatch: pytest.MonkeyPatch) 
         listener.bind(str(path))
         listener.setblocking(False)  # noqa: FBT003 -- it takes no keyword
         monkeypatch.setenv("NOTIFY_SOCKET", str(path))
-        mounts = scene.box.text(f"cat /proc/self/mountinfo; test ! -e {path}; ls -a /run")
-        assert "notify" not in mounts
+        mounts = scene.box.text(f"cut -d' ' -f5 /proc/self/mountinfo; test ! -e {path}").split()
+        assert not [target for target in mounts if target in (str(path), "/run", "/run/notify")]
         with pytest.raises(BlockingIOError):
             listener.recv(100)
 

@@ -10,6 +10,9 @@ CRUN = RuntimeBinary(name="crun", path="/usr/bin/crun", version="1.8.1")
 RUNC = RuntimeBinary(name="runc", path="/usr/sbin/runc", version="1.1.5+ds1")
 NEW_RUNC = RuntimeBinary(name="runc", path="/opt/runc", version="1.5.2")
 NEW_CRUN = RuntimeBinary(name="crun", path="/opt/crun", version="1.28")
+RUNSC = RuntimeBinary(
+    name="runsc", path="/opt/runsc", version="release-20260907.0", platform="systrap"
+)
 RANGE = IdRange(start=100000, count=65536)
 
 ROOT = (

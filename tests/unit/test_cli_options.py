@@ -115,12 +115,6 @@ def test_what_comes_later_is_said(key: str) -> None:
         refuse_later({key: True})
 
 
-def test_a_platform_is_for_runsc() -> None:
-    refuse_later({"platform": "auto"})
-    with pytest.raises(Unsupported, match="--platform"):
-        refuse_later({"platform": "kvm"})
-
-
 def test_variables_come_from_files_options_and_the_caller(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,14 +22,23 @@ from ocisbx.container.paths import (
     is_below,
 )
 from ocisbx.container.resolve import resolve
-from ocisbx.container.select import select_runtime
+from ocisbx.container.select import Wanted, select_runtime
 from ocisbx.errors import ConfigError, RuntimeMissing, Unsupported
 from ocisbx.host import Cgroups, Entry, Link, PathFact, PathKind
 from ocisbx.presets import PRESETS
 from ocisbx.quirks import AUTO_ORDER, TABLE, find_quirks, parse_version
 from ocisbx.result import EnforcementState
 from ocisbx.specgen.build import build_spec
-from tests.unit.hosts import CRUN, NEW_CRUN, NEW_RUNC, RANGE, RUNC, directory, make_host
+from tests.unit.hosts import (
+    CRUN,
+    NEW_CRUN,
+    NEW_RUNC,
+    RANGE,
+    RUNC,
+    RUNSC,
+    directory,
+    make_host,
+)
 
 HOST = make_host()
 
@@ -38,7 +47,8 @@ HOST = make_host()
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_same_inputs_give_the_same_container(preset: str) -> None:
     config = SandboxConfig(preset=preset, workspace="/srv/work")
-    one, other = resolve(config, HOST), resolve(config, make_host())
+    found = (CRUN, RUNSC)
+    one, other = (resolve(config, make_host(runtimes=found)) for _ in range(2))
     assert one == other
     words = {"container_id": "x", "root": "r", "argv": ["a"], "environment": ["e"]}
     assert build_spec(one, **words).to_json() == build_spec(other, **words).to_json()  # type: ignore[arg-type]
@@ -226,19 +236,20 @@ SELECTIONS: list[tuple[tuple[str, ...], tuple[Any, ...], Any]] = [
 
 @pytest.mark.parametrize(("names", "found", "chosen"), SELECTIONS)
 def test_selection(names: tuple[str, ...], found: tuple[Any, ...], chosen: Any) -> None:
-    assert select_runtime(names, make_host(runtimes=found)) == chosen
+    assert select_runtime(Wanted(names), make_host(runtimes=found)) == chosen
 
 
 @pytest.mark.parametrize("names", [("youki",), ("/nowhere",), ("nonsense",), ("youki", "/x")])
 def test_no_selection(names: tuple[str, ...]) -> None:
     with pytest.raises(RuntimeMissing) as raised:
-        select_runtime(names, HOST)
+        select_runtime(Wanted(names), HOST)
     assert "/usr/bin/crun" in raised.value.why
     assert raised.value.remedy
 
 
 VERSIONS = {
     "1.1.5+ds1": (1, 1, 5), "1.5.2-rc.1+x": (1, 5, 2), "v1.2": (1, 2), "1": (1,), "x": (), "": (),
+    "release-20260907.0": (20260907, 0), "0.0~20221219.0": (20221219, 0), "VERSION_MISSING": (),
 }  # fmt: skip
 
 
@@ -299,7 +310,9 @@ def test_another_id() -> None:
 def test_demands_are_refused_and_wishes_declared(
     hierarchy: str, name: str, limits: dict[str, Any]
 ) -> None:
-    host = make_host(cgroups=Cgroups.model_validate({"hierarchy": hierarchy}))
+    host = make_host(
+        cgroups=Cgroups.model_validate({"hierarchy": hierarchy}), runtimes=(CRUN, RUNSC)
+    )
     config = SandboxConfig(workspace="/srv/work", limits=limits)
     with pytest.raises(Unsupported, match=name) as raised:
         resolve(config, host)

@@ -1,0 +1,175 @@
+"""Trial: a runtime tried for real, with the default profile and the init's self-test, in 5 s.
+
+What came of it is remembered (`probe.remembered`), so that a call costs a trial only once for each
+runtime, kernel and boot.
+"""
+
+from __future__ import annotations
+
+import time
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from ocisbx.backends.base import Call
+from ocisbx.backends.lower import lower
+from ocisbx.backends.oci import OciBackend
+from ocisbx.config import Runtime, SandboxConfig
+from ocisbx.container.merge import merge_preset
+from ocisbx.container.resolve import resolve
+from ocisbx.container.select import platforms
+from ocisbx.errors import OcisbxError
+from ocisbx.init.selftest import SelfTest, parse_self_test
+from ocisbx.outcome import Failure
+from ocisbx.probe.gather import gather
+from ocisbx.probe.remembered import TrialRecord, runtime_memory
+from ocisbx.quirks import find_quirks
+from ocisbx.result import Termination
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ocisbx.host import Host, RuntimeBinary
+    from ocisbx.plan import Plan
+
+TRIAL_TIMEOUT_S = 5.0
+SELF_TEST = ("cat", "/proc/self/status")
+
+# What the payload must see of itself under the default profile, by name of `enforcement`.
+EXPECTED: tuple[tuple[str, str, str], ...] = (
+    ("seccomp", "Seccomp", "2"),
+    ("no_new_privileges", "NoNewPrivs", "1"),
+    *(
+        ("capabilities", f"Cap{name}", "0000000000000000")
+        for name in ("Eff", "Prm", "Inh", "Bnd", "Amb")
+    ),
+)
+
+
+class Trial(NamedTuple):
+    """How it went: `words` are empty when it worked, else those of whoever refused, with `remedy`.
+
+    `inside` holds what the self-test saw.
+    """
+
+    runtime: RuntimeBinary
+    words: str = ""
+    remedy: str = ""
+    wall_s: float = 0.0
+    inside: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def works(self) -> bool:
+        return not self.words
+
+
+class Trier:
+    """Tries runtimes on this host; looks at it once, when the first has to be tried.
+
+    `again` believes nothing that is remembered; without `may_try` nothing else counts.
+    """
+
+    def __init__(
+        self, *, again: bool = False, may_try: bool = True, timeout_s: float = TRIAL_TIMEOUT_S
+    ) -> None:
+        self._again = again
+        self._may_try = may_try
+        self._timeout_s = timeout_s
+        self._host: Host | None = None
+
+    def try_runtime(self, runtime: RuntimeBinary, platform: str | None = None) -> Trial:
+        """The runtime with what is known of it, platform by platform until one works."""
+        if runtime.trouble:
+            return Trial(runtime, runtime.trouble, runtime.remedy)
+        passed: list[str] = []
+        trial = Trial(runtime, "it has no platform to try")
+        for one in platforms(runtime, platform):
+            record = self._record(runtime, one)
+            trial = Trial(
+                _annotated(runtime, one, record, "; ".join(passed)),
+                words=record.words,
+                remedy=record.remedy,
+                wall_s=record.wall_s,
+                inside=record.inside,
+            )
+            if trial.works:
+                break
+            passed.append(f"{one}: {record.words}")
+        return trial
+
+    def _record(self, runtime: RuntimeBinary, platform: str | None) -> TrialRecord:
+        """How it did before, or does now."""
+        memory = runtime_memory()
+        known = None if self._again else memory.trial(runtime.path, platform)
+        if known is not None:
+            return known
+        if not self._may_try:
+            return TrialRecord("", "", 0.0, 0.0, {})
+        started = time.monotonic()
+        words, remedy, inside = "", "", SelfTest()
+        try:
+            words, inside = self._run(runtime, platform)
+        except OcisbxError as error:
+            # "Ask the doctor" is no remedy for the doctor.
+            words, remedy = str(error), "" if "ocisbx doctor" in error.remedy else error.remedy
+        except OSError as error:
+            # The kernel refused something in the middle of a launch: an answer too.
+            words = str(error)
+        made = TrialRecord(words, remedy, time.monotonic() - started, time.time(), inside.rows)
+        memory.put_trial(runtime.path, platform, made)
+        memory.save()
+        return made
+
+    def plan(self, runtime: RuntimeBinary, platform: str | None) -> Plan:
+        """What a trial runs: the default preset, without a workspace.
+
+        Raises:
+            OcisbxError: this host cannot run it.
+        """
+        config = SandboxConfig(
+            workspace="none", timeout_s=self._timeout_s, runtime=Runtime(names=(runtime.path,))
+        )
+        if self._host is None:
+            self._host = gather(merge_preset(config))
+        one = runtime.model_copy(update={"platform": platform, "trouble": "", "ignores": ()})
+        host = self._host.model_copy(update={"runtimes": (one,)})
+        return lower(config, resolve(config, host), host)
+
+    def _run(self, runtime: RuntimeBinary, platform: str | None) -> tuple[str, SelfTest]:
+        plan = self.plan(runtime, platform)
+        call = Call(argv=SELF_TEST, environment={}, start_timeout_s=self._timeout_s)
+        with OciBackend().launch(plan, call) as execution:
+            verdict = execution.wait()
+            captured, _ = execution.stdio.finish(keep=False)
+        text = captured.read().decode(errors="replace")
+        if verdict is None or isinstance(verdict, Failure):
+            return (f"{verdict.what}: {verdict.why}" if verdict else "it did not end"), SelfTest()
+        if verdict.termination is not Termination.EXITED or verdict.exit_code != 0:
+            return f"the self-test ended: {verdict.termination}, {text[-200:]!r}", SelfTest()
+        return "", parse_self_test(text)
+
+
+def _annotated(
+    runtime: RuntimeBinary, platform: str | None, record: TrialRecord, passed_over: str
+) -> RuntimeBinary:
+    return runtime.model_copy(
+        update={
+            "platform": platform,
+            "passed_over": passed_over,
+            "trouble": record.words,
+            "remedy": record.remedy,
+            "ignores": _ignored(runtime, record),
+        }
+    )
+
+
+def _ignored(runtime: RuntimeBinary, record: TrialRecord) -> tuple[str, ...]:
+    """What it said yes to and did not do: seen by the payload, not read from a version."""
+    if record.words or not record.inside:
+        return ()
+    untold = find_quirks(runtime.name, runtime.version).untold
+    names = (
+        name
+        for name, field, wanted in EXPECTED
+        if record.inside.get(field) != wanted and field not in untold
+    )
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,3 @@
+fn main() {
+    println!("{}", sums::on_threads(1000));
+}

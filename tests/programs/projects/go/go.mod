@@ -1,0 +1,3 @@
+module example.org/box
+
+go 1.19
