@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -42,7 +43,10 @@ def bare() -> Seen:
             assert process.stdin is not None
             assert process.stdout.readline() == b"seen\n"
             pids = [process.pid, *(one.pid for one in psutil.Process(process.pid).children())]
-            outside = {"postures": [posture(pid) for pid in pids]}
+            outside: dict[str, Any] = {
+                "postures": [posture(pid) for pid in pids],
+                "user_kernel": False,
+            }
             process.stdin.close()
         inside = json.loads((base / "seen.json").read_text())
     finally:

@@ -25,6 +25,7 @@ import pytest
 from ocisbx.backends.base import START_TIMEOUT_S, Call, Step
 from ocisbx.errors import RuntimeFailed
 from ocisbx.presets import MASKED_PATHS_RESTRICTED
+from ocisbx.quirks import find_quirks
 from ocisbx.sandbox import run_plan
 from tests.box import PYTHON, eventually, running
 from tests.security.inside.main import FAILED
@@ -168,6 +169,7 @@ def look(box: Box, mutant: Mutant | None = None) -> Seen:
         shutil.rmtree(box.bundles, ignore_errors=True)
         made = box.workspace / "made-inside"
         scene.host["owner"] = made.stat().st_uid if made.exists() else None
+        scene.host["user_kernel"] = find_quirks(box.runtime.name, box.runtime.version).user_kernel
         inside = json.loads(scene.report.read_text()) if scene.report.exists() else {}
     return Seen(inside, scene.host | host_facts())
 
