@@ -77,6 +77,12 @@ def both(*changes: Callable[[Document, Scene], None]) -> Callable[[Document, Sce
     return change
 
 
+def no_landlock(document: Document, _: Scene) -> None:
+    """The init is told where writing is allowed by options before `--` (ocisbx-init(7))."""
+    args = document["process"]["args"]
+    document["process"]["args"] = [args[0], *args[args.index("--") :]]
+
+
 def gain_rights(document: Document, _: Scene) -> None:
     document["process"]["noNewPrivileges"] = False
 
@@ -227,7 +233,11 @@ def inside_proc(document: Document, _: Scene) -> None:
 
 
 ROWS = (
-    Mutant("gains rights", "no_new_privileges", change=gain_rights),
+    Mutant(
+        "gains rights",
+        "no_new_privileges, and Landlock, which sets it too",
+        change=both(no_landlock, gain_rights),
+    ),
     Mutant("no filter", "the seccomp filter", change=no_filter),
     Mutant("threads refused", "ENOSYS as clone3's answer", change=no_fallback),
     Mutant(
@@ -238,16 +248,19 @@ ROWS = (
     Mutant(
         "all rights",
         "the empty capability sets, no_new_privileges and the seccomp filter",
-        change=both(gain_rights, no_filter, capabilities(*ALL_CAPABILITIES, sets=SETS)),
+        change=both(
+            no_landlock, gain_rights, no_filter, capabilities(*ALL_CAPABILITIES, sets=SETS)
+        ),
     ),
     Mutant(
         "sees processes",
-        "the lack of CAP_SYS_PTRACE",
-        change=capabilities("SYS_PTRACE"),
+        "the lack of CAP_SYS_PTRACE, and Landlock",
+        change=both(no_landlock, capabilities("SYS_PTRACE")),
     ),
     Mutant(
         "dumpable init",
-        "PR_SET_DUMPABLE of the init",
+        "PR_SET_DUMPABLE of the init, and Landlock",
+        change=no_landlock,
         step=steps.changed_programs(("init.c", "PR_SET_DUMPABLE, 0,", "PR_SET_DUMPABLE, 1,")),
     ),
     *(
@@ -276,7 +289,9 @@ ROWS = (
     ),
     Mutant("no masks", "the masked paths", change=no_masks),
     Mutant("no read-only paths", "the read-only paths", change=no_readonly_paths),
-    Mutant("writable root", "the read-only root", change=writable_root),
+    Mutant(
+        "writable root", "the read-only root, and Landlock", change=both(no_landlock, writable_root)
+    ),
     Mutant("no nosuid", "nosuid on every mount", change=without_options("nosuid", "rnosuid")),
     Mutant("no nodev", "nodev on every mount", change=without_options("nodev", "rnodev")),
     Mutant(
@@ -296,9 +311,13 @@ ROWS = (
     Mutant(
         "the host's file",
         "the view of the host, and the lack of CAP_SYS_PTRACE",
-        change=both(bound("{private}", "{private}", "ro"), capabilities("SYS_PTRACE")),
+        change=both(no_landlock, bound("{private}", "{private}", "ro"), capabilities("SYS_PTRACE")),
     ),
-    Mutant("a writable bind", "ro and rro of a bind", change=writable_probe),
+    Mutant(
+        "a writable bind",
+        "ro and rro of a bind, and Landlock",
+        change=both(no_landlock, writable_probe),
+    ),
     Mutant(
         "the caller's environment",
         "the list of names that are inherited",
@@ -308,7 +327,7 @@ ROWS = (
     Mutant(
         "another user gains rights",
         "the map of one id only, nosuid and no_new_privileges",
-        change=both(other_user, gain_rights, without_options("nosuid", "rnosuid")),
+        change=both(no_landlock, other_user, gain_rights, without_options("nosuid", "rnosuid")),
         runtimes=("runc",),
     ),
     Mutant("no rlimits", "the rlimits", change=no_rlimits),

@@ -16,12 +16,12 @@ import pytest
 
 from ocisbx.config import SandboxConfig
 from ocisbx.errors import ConfigError, OcisbxError
-from tests.box import Box
 from tests.security.scene import PROBE, SECRET, surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.box import Box
     from tests.security.scene import Scene
 
 pytestmark = [pytest.mark.runtime, pytest.mark.security]
