@@ -70,9 +70,9 @@ def test_a_payload_prepares_a_writable_root_for_the_next_call(scene: Scene) -> N
         "isolation": {"read_only_root": False},
         "volumes": ["/usr:/usr:ro"],
     }
-    result = box.sh(f"rmdir /sys; ln -s {scene.secret.parent} /sys", **fields)
+    result = box.sh(f"mv /etc /old; ln -s {scene.secret.parent} /etc", **fields)
     assert result.exit_code == 0, result.stderr
-    with pytest.raises(ConfigError, match="/sys is a symlink"):
+    with pytest.raises(ConfigError, match="/etc is a symlink"):
         box.run(["true"], **fields)
     assert [path.name for path in scene.secret.parent.iterdir()] == ["secret"]
 
@@ -138,9 +138,8 @@ def many_inheritable(directory: Path) -> Iterator[None]:
 def test_inheritable_descriptors_stay_out(scene: Scene) -> None:
     """CVE-2016-9962 and its kin; LISTEN_FDS and the like are set, too (`surroundings`)."""
     with many_inheritable(scene.secret.parent):
-        script = "ls /proc/self/fd; cat /proc/self/fd/*/secret 2>/dev/null; cat /dev/fd/*/secret"
-        result = scene.box.sh(script)
-    # The fourth is ls's own, of the directory that it lists.
+        result = scene.box.python("import os; print(*sorted(os.listdir('/proc/self/fd')))")
+    # The fourth is that of the directory which is listed.
     assert result.stdout.split() == [b"0", b"1", b"2", b"3"]
 
 

@@ -55,7 +55,8 @@ import sys
 try: bytearray(int(sys.argv[1]))
 except MemoryError: sys.exit(3)
 """
-# RLIMIT_DATA, not RLIMIT_AS: Go, hence runc, reserves far more addresses than it uses.
+# Go, hence runc, reserves far more addresses than it uses; gVisor knows this limit only.
+LIMITS = {"runc": "RLIMIT_DATA", "crun": "RLIMIT_DATA", "runsc": "RLIMIT_AS"}
 LIMIT_BYTES = 512 * MIB
 
 
@@ -72,7 +73,8 @@ def hog(box: Box, **options: object) -> int | None:
 
 
 def test_a_memory_hog_meets_its_limit(box: Box) -> None:
-    assert hog(box, limits={"rlimits": {"RLIMIT_DATA": (LIMIT_BYTES, LIMIT_BYTES)}}) == 3
+    limit = {LIMITS[box.runtime.name]: (LIMIT_BYTES, LIMIT_BYTES)}
+    assert hog(box, limits={"rlimits": limit}) == 3
 
 
 def test_a_memory_hog_meets_none_without_it(box: Box) -> None:
@@ -124,7 +126,8 @@ def rendered(box: Box, capfd: pytest.CaptureFixture[str]) -> str:
     hostile = "".join(SEQUENCES)
     options = ["--runtime", box.runtime.path, "--workspace", str(box.workspace)]
     capfd.readouterr()
-    carry_out(["run", *options, "--", f"/no/such/{hostile}"])
+    if not box.lacks("the payload's end is reported by the init"):
+        carry_out(["run", *options, "--", f"/no/such/{hostile}"])
     carry_out(["run", *options, f"--{hostile}", "--", "true"])
     carry_out(["run", *options, "--json", "--", "printf", "%s", hostile])
     with box.sandbox().start(["sh", "-c", "sleep 60", hostile]) as execution:
