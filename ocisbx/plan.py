@@ -151,6 +151,15 @@ class Plan(NamedTuple):
         merged = {**self.environment, **inherited, **extra}
         return [f"{name}={value}" for name, value in merged.items()]
 
+    def policy(self) -> dict[str, Any]:
+        """What config.json cannot say of what holds: for the owner's record, and so for others."""
+        return {
+            "enforcement": {name: entry._asdict() for name, entry in self.enforcement.items()},
+            "timeout_s": self.timeout_s,
+            "grace_s": self.grace_s,
+            "max_output_bytes": self.max_output_bytes,
+        }
+
     def to_json(self) -> str:
         document = self._asdict()
         document["runtime"] = self.runtime._asdict()

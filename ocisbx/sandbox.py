@@ -4,135 +4,24 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ocisbx.audit import write_audit
 from ocisbx.backends.base import START_TIMEOUT_S, Call
-from ocisbx.backends.gc import sweep
-from ocisbx.backends.oci import OciBackend
+from ocisbx.calls import Renewal, run_plan
 from ocisbx.capture import check_input
-from ocisbx.errors import OcisbxError, RuntimeFailed
-from ocisbx.outcome import Failure
-from ocisbx.result import RunResult, Termination, Timings
 from ocisbx.values import check_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ocisbx.backends.execution import OciExecution
     from ocisbx.capture import Input
     from ocisbx.config import SandboxConfig
-    from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
-    from ocisbx.result import Captured, Hint
+    from ocisbx.result import RunResult
     from ocisbx.running import AsyncRunning, Running
 
     OnData = Callable[[bytes], None] | None
-    Hold = Callable[[OciExecution], None] | None
-
-
-def run_plan(
-    plan: Plan,
-    call: Call,
-    *,
-    resolve_s: float = 0.0,
-    audit: bool = True,
-    hold: Hold = None,
-    recompile: Callable[[], Plan] | None = None,
-) -> RunResult:
-    """Run one call of a plan to its end; `hold` is shown the execution once it has started.
-
-    When the runtime failed before the payload ran, `recompile` chooses anew, once.
-
-    Raises:
-        OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
-    """
-    sweep()
-    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    execution, verdict, captured = _launch(plan, call, hold)
-    if isinstance(verdict, Failure) and not execution.payload_ran and recompile is not None:
-        second = _choose_again(plan, recompile)
-        if second is not None:
-            plan = second
-            execution, verdict, captured = _launch(plan, call, hold)
-    if isinstance(verdict, Failure):
-        raise RuntimeFailed(
-            verdict.what,
-            why=verdict.why,
-            remedy=f"`ocisbx doctor` checks this host; the runtime was {plan.runtime.path}",
-        )
-    result = _result(plan, call, execution, verdict, captured, started_at, resolve_s)
-    if audit:
-        write_audit(result, plan.workdir)
-    return result
-
-
-def _launch(
-    plan: Plan, call: Call, hold: Hold
-) -> tuple[OciExecution, Verdict | Failure, tuple[Captured, Captured]]:
-    with OciBackend().launch(plan, call) as execution:
-        if hold is not None:
-            hold(execution)
-        verdict = execution.wait()
-        assert verdict is not None
-        captured = execution.stdio.finish(keep=False)
-    execution.clock.cleaned = time.monotonic()
-    return execution, verdict, captured
-
-
-def _choose_again(plan: Plan, recompile: Callable[[], Plan]) -> Plan | None:
-    """A plan on what proves sound now; None: nothing does, or only what holds less."""
-    from ocisbx.backends.compile import forget  # noqa: PLC0415 -- the models, for a failure only
-
-    forget(plan)
-    try:
-        second = recompile()
-    except OcisbxError:
-        return None
-    kernels = [one.enforcement["kernel"].actual for one in (plan, second)]
-    return None if kernels == ["own", "shared"] else second
-
-
-def _result(
-    plan: Plan,
-    call: Call,
-    execution: OciExecution,
-    verdict: Verdict,
-    captured: tuple[Captured, Captured],
-    started_at: str,
-    resolve_s: float,
-) -> RunResult:
-    clock = execution.clock
-    never_ran = verdict.termination in (Termination.NOT_FOUND, Termination.NOT_EXECUTABLE)
-    return RunResult(
-        id=execution.id,
-        command=call.argv,
-        termination=verdict.termination,
-        exit_code=verdict.exit_code,
-        signal=verdict.signal,
-        captured_stdout=captured[0],
-        captured_stderr=captured[1],
-        runtime=plan.runtime,
-        usage=execution.usage(),
-        enforcement=plan.enforcement,
-        bundle=None,
-        started_at=started_at,
-        timings=Timings(
-            resolve_s=resolve_s,
-            bundle_s=clock.bundle_made - clock.started,
-            runtime_s=clock.runtime_ended - clock.bundle_made,
-            cleanup_s=clock.cleaned - clock.runtime_ended,
-        ),
-        hint=_explain(plan, call, verdict) if never_ran else None,
-    )
-
-
-def _explain(plan: Plan, call: Call, verdict: Verdict) -> Hint:
-    from ocisbx.hints import explain  # noqa: PLC0415 -- for a payload that never ran only
-
-    return explain(plan, call.argv, verdict.termination)
 
 
 class Sandbox:
@@ -181,9 +70,18 @@ class Sandbox:
         self._resolve_s = time.monotonic() - started
         return plan
 
-    def _recompile(self) -> Plan:
-        self._plan = _compile(self.config)
-        return self._plan
+    def _renewal(self) -> Renewal:
+        def keep(plan: Plan) -> None:
+            self._plan = plan
+
+        return Renewal(partial(_compile, self.config), keep)
+
+    def prompt(self) -> str:
+        """What holds for its commands, as a short text for a model's system prompt. Errors as
+        `resolve`."""
+        from ocisbx.backends.observe import observe_plan  # noqa: PLC0415 -- for those who ask
+
+        return observe_plan(self.resolve()).prompt()
 
     def run(
         self,
@@ -210,7 +108,7 @@ class Sandbox:
             call,
             resolve_s=self._resolve_s,
             audit=self._audit,
-            recompile=self._recompile,
+            renewal=self._renewal(),
         )
 
     def start(
@@ -239,7 +137,7 @@ class Sandbox:
                 resolve_s=resolve_s,
                 audit=audit,
                 hold=hold,
-                recompile=self._recompile,
+                renewal=self._renewal(),
             )
         )
 
@@ -308,6 +206,12 @@ class AsyncSandbox:
 
     async def __aexit__(self, *_: object) -> None:
         self._sandbox.__exit__()
+
+    async def prompt(self) -> str:
+        """As `Sandbox.prompt`."""
+        import asyncio  # noqa: PLC0415 -- as above
+
+        return await asyncio.to_thread(self._sandbox.prompt)
 
     async def run(self, command: Sequence[str] | str, **options: Any) -> RunResult:  # noqa: ANN401 -- typed where they arrive
         """As `Sandbox.arun`."""

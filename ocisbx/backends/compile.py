@@ -47,8 +47,8 @@ def survey(config: SandboxConfig, *, may_try: bool = True) -> Host:
     trier = Trier(may_try=may_try)
     found = _tried(host, wanted, trier)
     if may_try and all(objection(runtime, wanted) for runtime in candidates(wanted, found)):
-        # What failed before may have been helped since.
-        return _tried(host, wanted, Trier(again=True))
+        trier.doubt()
+        return _tried(host, wanted, trier)
     return found
 
 

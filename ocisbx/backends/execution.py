@@ -53,6 +53,9 @@ class OciExecution:
     ) -> None:
         self.id = container_id
         self.clock = Clock(started=time.monotonic())
+        # Process 1 of the container, as we number it; 0 before it is there, and where none is told.
+        self.init_pid = 0
+        self.bundle_path = bundle.path
         self.stdio = stdio
         self._plan = plan
         self._call = call
@@ -277,6 +280,7 @@ class OciExecution:
     def _on_ready(self, pid: int) -> None:
         assert self._socket is not None
         self._ready = True
+        self.init_pid = max(0, pid)
         if pid > 0:
             with contextlib.suppress(ProcessLookupError):
                 self._init = os.pidfd_open(pid)

@@ -130,6 +130,7 @@ def owner_record(container_id: str, plan: Plan, call: Call) -> Owner:
         runtime_args=list(plan.runtime_args),
         cell=plan.cell,
         cgroup=plan.cgroup,
+        policy=plan.policy(),
     )
 
 

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from ocisbx.plan import Plan
 
 TRIAL_TIMEOUT_S = 5.0
+# What a platform gets at least: a share is told in tenths of a second.
+SHORTEST_S = 0.1
+# What it takes to say in whose words a start was given up.
+SETTLE_S = 0.5
 SELF_TEST = ("cat", "/proc/self/status")
 
 # What the payload must see of itself under the default profile, by name of `enforcement`.
@@ -66,6 +70,7 @@ class Trier:
     """Tries runtimes on this host; looks at it once, when the first has to be tried.
 
     `again` believes nothing that is remembered; without `may_try` nothing else counts.
+    `timeout_s` is for one runtime, whatever the number of its platforms.
     """
 
     def __init__(
@@ -75,6 +80,13 @@ class Trier:
         self._may_try = may_try
         self._timeout_s = timeout_s
         self._host: Host | None = None
+        self._doubts = False
+        # By path and platform: what this one has tried itself, which stands.
+        self._made: dict[tuple[str, str | None], TrialRecord] = {}
+
+    def doubt(self) -> None:
+        """From now on a remembered failure is tried again: it may have been helped since."""
+        self._doubts = True
 
     def try_runtime(self, runtime: RuntimeBinary, platform: str | None = None) -> Trial:
         """The runtime with what is known of it, platform by platform until one works."""
@@ -82,8 +94,11 @@ class Trier:
             return Trial(runtime, runtime.trouble, runtime.remedy)
         passed: list[str] = []
         trial = Trial(runtime, "it has no platform to try")
-        for one in platforms(runtime, platform):
-            record = self._record(runtime, one)
+        tried = platforms(runtime, platform)
+        until = time.monotonic() + self._timeout_s
+        for number, one in enumerate(tried):
+            left_s = max(SHORTEST_S, until - time.monotonic())
+            record = self._record(runtime, one, round(left_s / (len(tried) - number), 1))
             trial = Trial(
                 _annotated(runtime, one, record, "; ".join(passed)),
                 words=record.words,
@@ -96,18 +111,23 @@ class Trier:
             passed.append(f"{one}: {record.words}")
         return trial
 
-    def _record(self, runtime: RuntimeBinary, platform: str | None) -> TrialRecord:
+    def _record(
+        self, runtime: RuntimeBinary, platform: str | None, timeout_s: float
+    ) -> TrialRecord:
         """How it did before, or does now."""
+        key = (runtime.path, platform)
+        if key in self._made:
+            return self._made[key]
         memory = runtime_memory()
         known = None if self._again else memory.trial(runtime.path, platform)
-        if known is not None:
+        if known is not None and not (self._doubts and known.words):
             return known
         if not self._may_try:
             return TrialRecord("", "", 0.0, 0.0, {})
         started = time.monotonic()
         words, remedy, inside = "", "", SelfTest()
         try:
-            words, inside = self._run(runtime, platform)
+            words, inside = self._run(runtime, platform, timeout_s)
         except OcisbxError as error:
             # "Ask the doctor" is no remedy for the doctor.
             words, remedy = str(error), "" if "ocisbx doctor" in error.remedy else error.remedy
@@ -117,6 +137,7 @@ class Trier:
         made = TrialRecord(words, remedy, time.monotonic() - started, time.time(), inside.rows)
         memory.put_trial(runtime.path, platform, made)
         memory.save()
+        self._made[key] = made
         return made
 
     def plan(self, runtime: RuntimeBinary, platform: str | None) -> Plan:
@@ -134,18 +155,23 @@ class Trier:
         host = self._host.model_copy(update={"runtimes": (one,)})
         return lower(config, resolve(config, host), host)
 
-    def _run(self, runtime: RuntimeBinary, platform: str | None) -> tuple[str, SelfTest]:
+    def _run(
+        self, runtime: RuntimeBinary, platform: str | None, timeout_s: float
+    ) -> tuple[str, SelfTest]:
         plan = self.plan(runtime, platform)
-        call = Call(argv=SELF_TEST, environment={}, start_timeout_s=self._timeout_s)
+        call = Call(argv=SELF_TEST, environment={}, start_timeout_s=timeout_s)
         with OciBackend().launch(plan, call) as execution:
-            verdict = execution.wait()
+            verdict = execution.wait(timeout_s + SETTLE_S)
+            if verdict is None:
+                return f"it had not ended after {timeout_s:g} s", SelfTest()
             captured, _ = execution.stdio.finish(keep=False)
         text = captured.read().decode(errors="replace")
-        if verdict is None or isinstance(verdict, Failure):
-            return (f"{verdict.what}: {verdict.why}" if verdict else "it did not end"), SelfTest()
+        if isinstance(verdict, Failure):
+            return f"{verdict.what}: {verdict.why}", SelfTest()
         if verdict.termination is not Termination.EXITED or verdict.exit_code != 0:
             return f"the self-test ended: {verdict.termination}, {text[-200:]!r}", SelfTest()
-        return "", parse_self_test(text)
+        told = parse_self_test(text)
+        return ("", told) if told.rows else ("the self-test told nothing", told)
 
 
 def _annotated(

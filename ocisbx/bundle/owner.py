@@ -37,6 +37,8 @@ class Owner(NamedTuple):
     runtime_args: list[str]
     cell: str
     cgroup: bool
+    # Plan.policy().
+    policy: dict[str, Any]
 
     def alive(self) -> bool:
         """True while the driver itself runs, and where that cannot be seen from here."""
@@ -88,10 +90,11 @@ def _check_types(owner: Owner) -> None:
     fields: dict[str, Any] = owner._asdict()
     numbers = {"pid", "start_time", "pid_namespace"}
     lists = fields["command"], fields["runtime_args"]
-    texts = fields.keys() - numbers - {"cgroup", "command", "name", "runtime_args"}
+    texts = fields.keys() - numbers - {"cgroup", "command", "name", "policy", "runtime_args"}
     sound = all(type(fields[name]) is int for name in numbers)
     sound = sound and all(isinstance(fields[name], str) for name in texts)
     sound = sound and isinstance(fields["name"], str | None)
+    sound = sound and isinstance(fields["policy"], dict)
     sound = sound and all(isinstance(words, list) for words in lists)
     if not (sound and all(isinstance(word, str) for words in lists for word in words)):
         raise TypeError("a field is of the wrong type")

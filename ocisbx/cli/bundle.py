@@ -67,6 +67,7 @@ RUN_KEPT = Syntax(
         Option(("--json",), "flag", "", "print one RunResult object, and nothing else"),
         Option(("--name",), "one", "NAME", "the container's name"),
         Option(("--no-audit",), "flag", "", "leave the call out of the audit log"),
+        Option(("--posture",), "flag", "", "say on stderr what the container withholds"),
     ),
     ("ocisbx bundle run /tmp/b", "ocisbx bundle run -i /tmp/b < input.txt"),
 )
@@ -163,9 +164,8 @@ def _run(options: dict[str, Any], words: list[str]) -> int:
             plan,
             call,
             interrupts,
+            options,
             resolve_s=0.0,
-            audit="no-audit" not in options,
-            json=capture,
             kept=os.path.abspath(path),
         )
 

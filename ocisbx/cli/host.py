@@ -73,9 +73,11 @@ def features_main(arguments: list[str]) -> int:
     if wants_help(FEATURES, parsed):
         return 0
     refuse_words(FEATURES, parsed)
+    from ocisbx.cli.progress import Progress  # noqa: PLC0415 -- as above
     from ocisbx.doctor import render_report, report  # noqa: PLC0415 -- as above
 
-    document = report()
+    with Progress() as progress:
+        document = report(progress.tell)
     if "json" in parsed.options:
         put_json(document)
     else:
@@ -89,9 +91,11 @@ def doctor_main(arguments: list[str]) -> int:
     if wants_help(DOCTOR, parsed):
         return 0
     refuse_words(DOCTOR, parsed)
+    from ocisbx.cli.progress import Progress  # noqa: PLC0415 -- as above
     from ocisbx.doctor import examine, exit_code, render  # noqa: PLC0415 -- as above
 
-    findings = examine()
+    with Progress() as progress:
+        findings = examine(progress.tell)
     if "json" in parsed.options:
         put_json([finding.to_dict() for finding in findings])
     else:

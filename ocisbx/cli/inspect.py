@@ -9,20 +9,28 @@ from typing import Any
 from ocisbx.audit import REDACTED, redact
 from ocisbx.backends.gc import collect
 from ocisbx.backends.names import lookup_name
+from ocisbx.backends.observe import observe_bundle
 from ocisbx.bundle.kept import read_config
 from ocisbx.bundle.owner import Owner, read_owner
 from ocisbx.cli.options import JSON, Option, Syntax, parse, refuse_words, wants_help
 from ocisbx.cli.output import printable, put, put_fields, put_json, put_table
-from ocisbx.errors import BundleError, ConfigError, Unsupported
+from ocisbx.cli.posture import render
+from ocisbx.errors import BundleError, ConfigError
 from ocisbx.places import bundle_names, find_places
+from ocisbx.posture.file_rows import extra_variables
 from ocisbx.values import show
 
 INSPECT = Syntax(
-    "ocisbx inspect [--json] ID|NAME|DIR",
+    "ocisbx inspect [--posture|--prompt] [--json] ID|NAME|DIR",
     "Show a running container, or a bundle: owner, runtime, config.json. Values of\n"
-    "environment variables are redacted, except those that every container has.",
-    (JSON, Option(("--posture",), "flag", "", "not in this version")),
-    ("ocisbx inspect my-build", "ocisbx inspect --json ./kept-bundle"),
+    "environment variables are redacted, except those that every container has.\n"
+    "Exit code 1: --posture found that something asked for does not hold.",
+    (
+        JSON,
+        Option(("--posture",), "flag", "", "what is enforced, by what, and who says so"),
+        Option(("--prompt",), "flag", "", "the same for a model's system prompt"),
+    ),
+    ("ocisbx inspect --posture my-build", "ocisbx inspect --json ./kept-bundle"),
 )
 PS = Syntax(
     "ocisbx ps [--json]",
@@ -38,13 +46,7 @@ GC = Syntax(
 )
 PS_COLUMNS = ("id", "name", "pid", "runtime", "created_at", "workdir", "command")
 
-# What ocisbx itself puts into every container's environment: no secrets by their nature.
-PLAIN_VARIABLES = frozenset(
-    {
-        "PATH", "HOME", "USER", "LOGNAME", "PWD", "OCISBX", "TAR_OPTIONS",
-        "LANG", "LANGUAGE", "TZ", "TERM",
-    }
-)  # fmt: skip
+EXIT_MISMATCH = 1
 
 
 def inspect_main(arguments: list[str]) -> int:
@@ -52,11 +54,15 @@ def inspect_main(arguments: list[str]) -> int:
     parsed = parse(INSPECT, arguments)
     if wants_help(INSPECT, parsed):
         return 0
-    if "posture" in parsed.options:
-        raise Unsupported("--posture is not in this version", remedy="leave --posture out")
+    if {"posture", "prompt"} <= parsed.options.keys():
+        raise ConfigError("--posture and --prompt are two answers", remedy="ask for one of them")
     if len(parsed.words) != 1:
         raise ConfigError("one ID, NAME or DIR expected", remedy=f"usage: {INSPECT.usage}")
     path = find_bundle(parsed.words[0])
+    if "prompt" in parsed.options:
+        return _prompt(path, json="json" in parsed.options)
+    if "posture" in parsed.options:
+        return _posture(path, json="json" in parsed.options)
     config = redact_config(read_config(path))
     owner = _owner(path)
     if "json" in parsed.options:
@@ -66,6 +72,29 @@ def inspect_main(arguments: list[str]) -> int:
     put("\n")
     put_json(config)
     return 0
+
+
+def _prompt(path: str, *, json: bool) -> int:
+    text = observe_bundle(path).prompt()
+    if json:
+        put_json({"prompt": text})
+    else:
+        put(text)
+    return 0
+
+
+def _posture(path: str, *, json: bool) -> int:
+    """Print the posture; EXIT_MISMATCH where something asked for does not hold."""
+    posture = observe_bundle(path).posture()
+    owner = _owner(path)
+    if json:
+        put_json({"bundle": path, "owner": owner, **posture.to_dict()})
+    else:
+        shown = _shown_owner(owner)
+        name = f" ({shown['name']})" if shown.get("name") else ""
+        about = {"of": f"{shown['id']}{name}, {path}" if owner else path}
+        put(render(posture, about | ({"runtime": shown["runtime"]} if owner else {})))
+    return EXIT_MISMATCH if posture.mismatches else 0
 
 
 def find_bundle(given: str) -> str:
@@ -98,8 +127,7 @@ def redact_config(document: Any) -> Any:  # noqa: ANN401 -- a config.json of any
 
 def _redact_variable(entry: str) -> str:
     name, _, value = entry.partition("=")
-    plain = name in PLAIN_VARIABLES or name.startswith("LC_") or not value
-    return entry if plain else f"{name}={REDACTED}"
+    return f"{name}={REDACTED}" if value and extra_variables([name]) else entry
 
 
 def _owner(path: str) -> dict[str, Any] | None:

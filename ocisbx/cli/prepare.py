@@ -113,6 +113,10 @@ def dry_run(options: Mapping[str, Any], argv: tuple[str, ...], extra: dict[str, 
             environment=plan.payload_environment(os.environ, extra),
         )
     )
+    if "posture" in options:
+        from ocisbx.cli.posture import say_plan  # noqa: PLC0415 -- for --posture only
+
+        say_plan(plan, extra)
     if "json" not in options:
         for note in notes(plan):
             say(note)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Call
+from ocisbx.calls import Renewal, run_plan
 from ocisbx.cli.options import parse, wants_help
 from ocisbx.cli.output import inert_json, printable, put, say
 from ocisbx.cli.run_options import CONTAINER, LATER, RUN
@@ -17,14 +18,14 @@ from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.plan import fingerprint
 from ocisbx.plans import load_plan, plan_key, store_plan
 from ocisbx.result import RunResult, Termination, describe_end
-from ocisbx.sandbox import run_plan
 from ocisbx.values import check_command, check_name, check_text, parse_env, parse_env_file, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from types import FrameType
 
     from ocisbx.backends.execution import OciExecution
+    from ocisbx.calls import Hold
     from ocisbx.plan import Plan
 
 Options = dict[str, Any]
@@ -76,12 +77,11 @@ def run_main(arguments: list[str]) -> int:
             plan,
             call,
             interrupts,
+            options,
             resolve_s=time.monotonic() - started,
-            audit="no-audit" not in options,
-            json="json" in options,
             kept=kept,
             # A kept bundle is what it is.
-            recompile=None if kept else partial(compile_plan, options, key_of(options)),
+            renewal=None if kept else renewal_of(options),
         )
 
 
@@ -139,7 +139,8 @@ def find_plan(options: Mapping[str, Any]) -> Plan:
     key = key_of(options)
     plan = load_plan(key) if key else None
     if plan is None:
-        plan = compile_plan(options, key)
+        plan = compile_plan(options)
+        keep_plan(key, plan)
         if "json" not in options:
             from ocisbx.cli.notes import notes, unsaid  # noqa: PLC0415 -- with a new plan only
 
@@ -160,14 +161,22 @@ def key_of(options: Mapping[str, Any]) -> str:
         return ""
 
 
-def compile_plan(options: Mapping[str, Any], key: str) -> Plan:
-    """A new plan, kept under `key` unless that is empty. Raises as `find_plan`."""
+def compile_plan(options: Mapping[str, Any]) -> Plan:
+    """A new plan. Raises as `find_plan`."""
     from ocisbx.cli.prepare import compile_options  # noqa: PLC0415 -- needs the models
 
-    plan = compile_options(options)
+    return compile_options(options)
+
+
+def keep_plan(key: str, plan: Plan) -> None:
+    """Keep it for later calls, unless the key is empty."""
     if key:
         store_plan(key, plan)
-    return plan
+
+
+def renewal_of(options: Mapping[str, Any]) -> Renewal:
+    """What to run instead, should the plan's runtime fail."""
+    return Renewal(partial(compile_plan, options), partial(keep_plan, key_of(options)))
 
 
 def config_path(options: Mapping[str, Any]) -> str | None:
@@ -194,15 +203,20 @@ def execute(
     plan: Plan,
     call: Call,
     interrupts: Interrupts,
+    options: Mapping[str, Any],
     *,
     resolve_s: float,
-    audit: bool,
-    json: bool,
     kept: str | None = None,
-    recompile: Callable[[], Plan] | None = None,
+    renewal: Renewal | None = None,
 ) -> int:
-    """Run it to its end and say what has to be said; the exit code."""
+    """Run it to its end and say what has to be said (`options`: json, posture, no-audit); the
+    exit code."""
     interrupts.running = True
+    hold: Hold = interrupts.hold
+    if "posture" in options:
+        from ocisbx.cli.posture import observed  # noqa: PLC0415 -- for --posture only
+
+        call, hold = observed(plan, call, hold)
     # What was imported lives to the end: without this, enabling begins with a 3 ms collection.
     gc.freeze()
     gc.enable()
@@ -211,16 +225,16 @@ def execute(
             plan,
             call,
             resolve_s=resolve_s,
-            audit=audit,
-            hold=interrupts.hold,
-            recompile=recompile,
+            audit="no-audit" not in options,
+            hold=hold,
+            renewal=renewal,
         )
     except RuntimeFailed:
         if interrupts.count:
             # Ended before its payload could run.
             return EXIT_CANCELLED
         raise
-    if json:
+    if "json" in options:
         put(inert_json(result.to_dict() | {"bundle": kept}) + "\n")
     else:
         tell(result, plan)

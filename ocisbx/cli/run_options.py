@@ -102,7 +102,6 @@ LATER: dict[str, str] = {
     "pool": "warm pools",
     "transcript": "terminals and their transcripts",
     "die-with-parent": "ties to the parent's life",
-    "posture": "posture reports",
 }
 
 TEXT = """\
@@ -133,10 +132,11 @@ directory only.
   --allow-degraded NAME|all   go on where this host cannot enforce it
   --keep-bundle DIR           keep what was run
   --name NAME                 for ps and inspect; --no-audit: not in the log
+  --posture                   say on stderr what the container withholds
   --dry-run                   print config.json, run nothing; --host FILE
   --json                      print one RunResult object, and nothing else
   --backend NAME              auto or oci
-  not in this version         -t, -d, --image, --pool, --posture, --transcript,
+  not in this version         -t, -d, --image, --pool, --transcript,
                               --die-with-parent
 
 examples:

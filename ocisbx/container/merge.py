@@ -65,7 +65,8 @@ def wanted_runtime(config: SandboxConfig) -> Wanted:
 
 def kernel_entry(wanted: Wanted, runtime: RuntimeBinary) -> EnforcementEntry:
     """Whose kernel answers the payload, and whether that is what was asked for."""
-    first = (wanted.names or ("auto",))[0]
+    # A name, or the last part of a path.
+    first = (wanted.names or ("auto",))[0].rpartition("/")[2]
     own = has_own_kernel(runtime)
     requested = "own" if own or first in ("strongest", "runsc") else "shared"
     if own:

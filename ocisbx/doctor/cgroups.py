@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ocisbx.doctor.finding import Finding, Severity
 from ocisbx.doctor.install import sudo
+from ocisbx.quirks import find_quirks
 from ocisbx.result import EnforcementState
 
 if TYPE_CHECKING:
@@ -151,3 +152,21 @@ def check_limits(seen: Evidence) -> Iterator[Finding]:
         "--allow-degraded names them. --timeout, --ulimit and the end of all processes hold",
         remedy=scene.remedy.format(sudo=sudo(seen.host.uid)),
     )
+
+
+def check_hybrid(seen: Evidence) -> Iterator[Finding]:
+    """crun on hybrid cgroups: it works through our cell, and not without."""
+    refusing = [
+        runtime.path
+        for runtime in (trial.runtime for trial in seen.trials)
+        if find_quirks(runtime.name, runtime.version).refuses_hybrid
+    ]
+    if _old(seen) and refusing:
+        yield Finding(
+            name="crun-hybrid",
+            severity=Severity.INFORMS,
+            evidence=f"cgroup hierarchy {seen.host.cgroups.hierarchy}, to which "
+            f"{', '.join(refusing)} says: cgroups in hybrid mode not supported",
+            consequence="ocisbx starts it in namespaces in which cgroup v2 is mounted alone "
+            "(ocisbx-cell); started by hand it fails",
+        )

@@ -9,9 +9,11 @@ from ocisbx import init
 from ocisbx.backends.trial import Trier
 from ocisbx.config import SandboxConfig
 from ocisbx.container.merge import merge_preset
-from ocisbx.doctor.cgroups import check_limits
+from ocisbx.container.select import show_runtime
+from ocisbx.doctor.cgroups import check_hybrid, check_limits
 from ocisbx.doctor.evidence import Evidence
 from ocisbx.doctor.finding import Finding, in_order
+from ocisbx.doctor.gvisor import check_gvisor, check_own_kernel, missing_sidecar
 from ocisbx.doctor.holes import check_holes
 from ocisbx.doctor.host import (
     check_directories,
@@ -33,13 +35,19 @@ from ocisbx.probe.system import no_exec, read_system, try_user_namespace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ocisbx.backends.trial import Trial
     from ocisbx.host import Host
+
+    Tell = Callable[[str], None]
 
 CHECKS: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
     check_runtimes,
+    check_gvisor,
+    check_own_kernel,
     check_user_namespaces,
     check_programs,
     check_limits,
+    check_hybrid,
     check_root,
     check_profile,
     check_replaceable,
@@ -50,12 +58,13 @@ CHECKS: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
 )
 
 
-def examine() -> list[Finding]:
+def examine(tell: Tell = lambda _: None) -> list[Finding]:
     """Everything that there is to say about sandboxes on this host, the gravest first.
 
     Starts one container with each runtime found (5 s at most for each) and leaves nothing behind.
+    `tell` hears what is being done.
     """
-    return judge(collect())
+    return judge(collect(tell))
 
 
 def judge(seen: Evidence) -> list[Finding]:
@@ -63,17 +72,12 @@ def judge(seen: Evidence) -> list[Finding]:
     return in_order([finding for check in CHECKS for finding in check(seen)])
 
 
-def collect() -> Evidence:
+def collect(tell: Tell = lambda _: None) -> Evidence:
     """Look at the host and try its runtimes."""
-    found = look()
     trier = Trier(again=True)
-    trials = tuple(trier.try_runtime(runtime) for runtime in found.runtimes)
-    runtimes = tuple(trial.runtime for trial in trials)
-    host = found.model_copy(update={"runtimes": runtimes})
-    replaceable = {
-        runtime.path: tuple(writable_by_others(runtime.path, host.uid, host.gid))
-        for runtime in runtimes
-    }
+    host, trials = try_all(trier, tell)
+    runtimes = host.runtimes
+    replaceable = {r.path: tuple(writable_by_others(r.path, host.uid, host.gid)) for r in runtimes}
     programs = program_trouble()
     return Evidence(
         host=host,
@@ -88,9 +92,23 @@ def collect() -> Evidence:
         replaceable={path: places for path, places in replaceable.items() if places},
         closed={r.path: closed_holes(r.name, r.path, r.version) for r in runtimes},
         own_runtimes=frozenset(r.path for r in runtimes if owned_by(r.path, host.uid)),
+        real_paths={r.path: os.path.realpath(r.path) for r in runtimes},
+        sidecars={r.path: missing_sidecar(r) for r in runtimes},
         programs=programs,
         user_namespace="" if programs else try_user_namespace(),
     )
+
+
+def try_all(trier: Trier, tell: Tell) -> tuple[Host, tuple[Trial, ...]]:
+    """How each runtime that is here does, and the Host record with what came of it."""
+    tell("looking for runtimes")
+    found = look()
+    trials = []
+    for runtime in found.runtimes:
+        tell(f"trying {show_runtime(runtime)}")
+        trials.append(trier.try_runtime(runtime))
+    runtimes = tuple(trial.runtime for trial in trials)
+    return found.model_copy(update={"runtimes": runtimes}), tuple(trials)
 
 
 def look() -> Host:

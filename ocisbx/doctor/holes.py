@@ -88,6 +88,10 @@ HOLES: tuple[Hole, ...] = (
     Hole("crun", "2026-115521", ("1.31",), "read-only mounts stay writable", FRESH_PROC),
     Hole("youki", "2025-62161", ("0.5.7",), "masked paths give the host's /proc", FRESH_PROC),
     Hole("youki", "2025-62596", ("0.5.7",), "writes to /proc are redirected", FRESH_PROC),
+    Hole("runsc", "2025-2713", ("20250319",), "files are opened with more rights than the payload",
+         "runsc has the caller's rights only, and shows what the payload may see"),
+    Hole("runsc", "2026-96812", ("20260831",), "a character device of the host gives its root",
+         "no device of the host is shown inside"),
 )  # fmt: skip
 
 PRERELEASE = re.compile(r"[-~.](rc|dev|alpha|beta)")
@@ -95,6 +99,7 @@ SOUND_VERSIONS: dict[str, str] = {
     "runc": "1.3.7, 1.4.4, 1.5.3",
     "crun": "1.31",
     "youki": "0.7.0",
+    "runsc": "release-20260831.0",
 }
 
 
@@ -164,7 +169,7 @@ def _finding(
         evidence=f"{runtime.path} is {runtime.name} {runtime.version}, which by its version has "
         f"{number} (all are closed in: {SOUND_VERSIONS[runtime.name]})",
         consequence=told,
-        remedy=_update(seen, runtime),
+        remedy=_update(seen, runtime) if reached else "",
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ocisbx.doctor.cgroups import is_wsl
 from ocisbx.doctor.finding import Finding, Severity
-from ocisbx.doctor.install import install_newuidmap, sudo
+from ocisbx.doctor.install import install, install_newuidmap, sudo
 from ocisbx.result import EnforcementState
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ profile ocisbx-{name} {path} flags=(unconfined) {{
 }}
 END
 {sudo}apparmor_parser -r /etc/apparmor.d/ocisbx-{name}"""
+APPARMOR_ELSE = """\
+# or, for runc and crun in their usual places, which have profiles already:
+{install}
+# or, which weakens the whole host:
+{sudo}sysctl kernel.apparmor_restrict_unprivileged_userns=0"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +97,22 @@ def check_user_namespaces(seen: Evidence) -> Iterator[Finding]:
 
 
 def _apparmor_remedy(seen: Evidence) -> str:
+    """A profile for each runtime that fails: AppArmor attaches them by the program's real path."""
     root = sudo(seen.host.uid)
     failing = [trial.runtime for trial in seen.trials if not trial.works]
-    return "\n".join(
-        APPARMOR_PROFILE.format(sudo=root, name=runtime.name, path=runtime.path)
-        for runtime in failing
+    profiles = {
+        path: APPARMOR_PROFILE.format(sudo=root, name=_profile_name(path), path=path)
+        for path in (seen.real_paths.get(runtime.path, runtime.path) for runtime in failing)
+    }
+    otherwise = APPARMOR_ELSE.format(
+        install=install("crun", seen.system.distributions, seen.host.uid), sudo=root
     )
+    return "\n".join([*profiles.values(), otherwise])
+
+
+def _profile_name(path: str) -> str:
+    """usr.local.bin.crun, as AppArmor's own profiles are named."""
+    return path.strip("/").replace("/", ".")
 
 
 def check_ids(seen: Evidence) -> Iterator[Finding]:
@@ -110,6 +125,7 @@ def check_ids(seen: Evidence) -> Iterator[Finding]:
         for lacks, words in (
             (host.newuidmap is None, "newuidmap is not installed"),
             (host.newgidmap is None, "newgidmap is not installed"),
+            *((True, words) for words in seen.system.helper_troubles),
             (_count(host.subordinate_uids) < IDS_WANTED, "no 65536 ids of yours in /etc/subuid"),
             (_count(host.subordinate_gids) < IDS_WANTED, "no 65536 ids of yours in /etc/subgid"),
         )
@@ -216,11 +232,22 @@ FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         "yama",
-        lambda seen: (seen.system.yama_scope or 0) >= 2,
+        lambda seen: seen.system.yama_scope == 2,
+        Severity.INFORMS,
+        "kernel.yama.ptrace_scope is 2",
+        "debuggers do not work inside; gVisor traces its own processes, on systrap as on ptrace: "
+        "a runsc without directfs (before 2023) cannot start",
+        "{sudo}sysctl kernel.yama.ptrace_scope=1",
+    ),
+    Fact(
+        "yama",
+        lambda seen: (seen.system.yama_scope or 0) >= 3,
         Severity.INFORMS,
         "kernel.yama.ptrace_scope is {yama}",
-        "debuggers do not work inside; gVisor needs 1 or less",
-        "{sudo}sysctl kernel.yama.ptrace_scope=1",
+        "debuggers do not work inside; gVisor, which traces its own processes on every platform "
+        "but kvm, cannot start",
+        "# it cannot be lowered before the next boot:\n"
+        "echo kernel.yama.ptrace_scope=1 | {sudo}tee /etc/sysctl.d/90-ocisbx.conf && {sudo}reboot",
     ),
     Fact(
         "selinux",

@@ -7,16 +7,20 @@ import os
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from ocisbx.backends.trial import Trial, Trier
-from ocisbx.container.select import Wanted, candidates, objection
-from ocisbx.doctor.examine import look, program_trouble
+from ocisbx.backends.trial import Trier
+from ocisbx.config import SandboxConfig
+from ocisbx.container.merge import wanted_runtime
+from ocisbx.container.select import candidates, objection
+from ocisbx.doctor.examine import program_trouble, try_all
 from ocisbx.errors import OcisbxError
 from ocisbx.oci.features import Features
 from ocisbx.probe.system import read_system, try_user_namespace
-from ocisbx.quirks import find_quirks
+from ocisbx.quirks import Quirks, find_quirks
 from ocisbx.runtime.client import RuntimeClient
 
 if TYPE_CHECKING:
+    from ocisbx.backends.trial import Trial
+    from ocisbx.doctor.examine import Tell
     from ocisbx.host import Host, RuntimeBinary
 
 REASONS: dict[str, str] = {
@@ -26,18 +30,19 @@ REASONS: dict[str, str] = {
     "runsc": "a kernel in user space answers the payload; starts in a tenth of a second",
 }
 NO_FEATURES = "none that it tells"
-# Shown beside the runtime's own words already, or in the heading.
-QUIRKS_UNTOLD = ("row", "features")
+# Shown beside the runtime's own words already.
+QUIRKS_UNTOLD = ("features",)
 NEWEST = "of one name the newest first"
 STRONGEST_REASON = "a kernel of the payload's own first, then the order of auto"
 
 
-def report() -> dict[str, Any]:
-    """`host`, `runtimes` (each tried for real), and the orders `auto` and `strongest`."""
-    host = look()
+def report(tell: Tell = lambda _: None) -> dict[str, Any]:
+    """`host`, `runtimes` (each tried for real), and the orders `auto` and `strongest`.
+
+    Takes 5 s at most for each runtime; `tell` hears what is being done.
+    """
     trier = Trier(again=True)
-    trials = [trier.try_runtime(runtime) for runtime in host.runtimes]
-    host = host.model_copy(update={"runtimes": tuple(trial.runtime for trial in trials)})
+    host, trials = try_all(trier, tell)
     return {
         "host": describe_host(host),
         "runtimes": [describe_runtime(trial, trier) for trial in trials],
@@ -49,10 +54,12 @@ def report() -> dict[str, Any]:
 
 
 def describe_order(name: str, host: Host) -> list[dict[str, str]]:
-    """The runtimes in the order in which `name` takes them, with why, and why not."""
+    """The runtimes in the order in which `name` takes them for the default preset, with why, and
+    why not."""
     rows = []
-    for runtime in candidates(Wanted((name,)), host):
-        why = objection(runtime, Wanted((name,)))
+    wanted = wanted_runtime(SandboxConfig(workspace="none"))._replace(names=(name,))
+    for runtime in candidates(wanted, host):
+        why = objection(runtime, wanted)
         reason = f"not usable: {why}" if why else REASONS[runtime.name]
         rows.append({"path": runtime.path, "reason": f"{runtime.name} {runtime.version}: {reason}"})
     return rows
@@ -99,6 +106,7 @@ def describe_runtime(trial: Trial, trier: Trier) -> dict[str, Any]:
         "features_missing": missing,
         "platform": runtime.platform,
         "passed_over": runtime.passed_over,
+        "ignores": list(runtime.ignores),
         "enforcement": {
             name: str(entry.state)
             for name, entry in trier.plan(runtime, runtime.platform).enforcement.items()
@@ -133,7 +141,7 @@ def summarize(document: dict[str, Any]) -> dict[str, Any]:
     Raises:
         DocumentError (a ValueError): it is no features document.
     """
-    features = Features.from_json(json.dumps(document))
+    features = Features.from_json(json.dumps(_said(document)))
     linux = features.linux
     cgroup = linux.cgroup if linux else None
     seccomp = linux.seccomp if linux else None
@@ -147,19 +155,18 @@ def summarize(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _said(value: Any) -> Any:  # noqa: ANN401 -- any JSON
+    """Without what is null: youki writes so what it does not tell."""
+    if isinstance(value, dict):
+        return {key: _said(one) for key, one in value.items() if one is not None}
+    return value
+
+
 def render_report(document: dict[str, Any]) -> str:
     """A page for a person."""
     lines = ["host", *_rows(document["host"])]
     for runtime in document["runtimes"]:
-        state = f"works ({runtime['wall_ms']} ms)" if runtime["usable"] else runtime["why_not"]
-        features = runtime["features"]
-        lines += [
-            "",
-            f"{runtime['path']}: {runtime['name']} {runtime['version']}, {state}",
-            *_rows(features or {"features": runtime["features_missing"]}),
-            f"  driven as {runtime['quirks']['row']}",
-            *_rows({k: v for k, v in runtime["quirks"].items() if k not in QUIRKS_UNTOLD}),
-        ]
+        lines += ["", *_runtime_lines(runtime)]
     for name in ("auto", "strongest"):
         lines += ["", f"--runtime {name}, in this order ({document[f'{name}_reason']})"]
         lines += [
@@ -170,6 +177,27 @@ def render_report(document: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _runtime_lines(runtime: dict[str, Any]) -> list[str]:
+    works = f"works ({runtime['wall_ms']} ms)"
+    state = works if runtime["usable"] else f"not usable: {runtime['why_not']}"
+    tried = {key: runtime[key] for key in ("platform", "passed_over", "ignores") if runtime[key]}
+    quirks = {
+        key: value
+        for key, value in runtime["quirks"].items()
+        if key not in QUIRKS_UNTOLD and value != Quirks._field_defaults.get(key)
+    }
+    driven = quirks.pop("row")
+    if "kept_state" in quirks:
+        quirks["kept_state"] = [name for name, _ in quirks["kept_state"]]
+    return [
+        f"{runtime['path']}: {runtime['name']} {runtime['version']}, {state}",
+        *_rows(tried),
+        *_rows(runtime["features"] or {"features": runtime["features_missing"]}),
+        f"  driven as {driven}",
+        *_rows(quirks),
+    ]
+
+
 def _rows(table: dict[str, Any]) -> list[str]:
     return [f"  {name:<35} {_word(value)}" for name, value in table.items()]
 
@@ -178,5 +206,5 @@ def _word(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "unknown", True: "yes", False: "no"}[value]
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value)) or "none"
+        return ", ".join(map(_word, value)) or "none"
     return str(value)

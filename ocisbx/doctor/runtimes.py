@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ocisbx.doctor.finding import Finding, Severity
 from ocisbx.doctor.install import install, sudo
-from ocisbx.quirks import KNOWN_NAMES
+from ocisbx.quirks import AUTO_ORDER, KNOWN_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -14,14 +14,18 @@ if TYPE_CHECKING:
     from ocisbx.backends.trial import Trial
     from ocisbx.doctor.evidence import Evidence
 
+BUILD: dict[str, str] = {
+    "runc": "CGO_ENABLED=1 go install -tags seccomp github.com/opencontainers/runc@latest",
+    "youki": "cargo install --locked youki --features systemd,v1,v2,seccomp",
+}
+# youki always makes a cgroup, which an ordinary user may do below systemd's user manager only.
+SYSTEMD = "systemctl --user status  # youki needs this manager, and cgroup v2 alone (cgroups(7))"
 # Words of runtimes, and what cures them; the first that is found counts.
 CURES: tuple[tuple[str, str], ...] = (
-    ("config provided but seccomp not supported",
-     "CGO_ENABLED=1 go install -tags seccomp github.com/opencontainers/runc@latest"),
-    ("support for managing cgroups is not available",
-     "cargo install --locked youki --features systemd,v1,v2,seccomp"),
-    ("cgroup feature is required",
-     "cargo install --locked youki --features systemd,v1,v2,seccomp"),
+    ("config provided but seccomp not supported", BUILD["runc"]),
+    ("cgroup feature is required", BUILD["youki"]),
+    ("support for managing cgroups is not available", SYSTEMD),
+    ("failed to create dir /sys/fs/cgroup", SYSTEMD),
 )  # fmt: skip
 
 CONFINEMENT_ROWS = ("Seccomp", "NoNewPrivs", "CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb")
@@ -51,46 +55,57 @@ def check_runtimes(seen: Evidence) -> Iterator[Finding]:
             remedy=install("crun", seen.system.distributions, seen.host.uid),
         )
         return
-    chosen = seen.chosen
     for trial in seen.trials:
-        if trial.works:
-            yield _works(trial, chosen=trial.runtime.path == chosen)
-        else:
-            yield _fails(seen, trial, chosen=trial.runtime.path == chosen)
+        yield _works(seen, trial) if trial.works else _fails(seen, trial)
+    if seen.works and not seen.chosen:
+        yield _nothing_for_auto(seen)
 
 
-def _works(trial: Trial, *, chosen: bool) -> Finding:
+def _works(seen: Evidence, trial: Trial) -> Finding:
     runtime = trial.runtime
+    platform = f" on {runtime.platform}" if runtime.platform else ""
+    taken = [
+        f"`--runtime {name}`"
+        for name, path in (("auto", seen.chosen), ("strongest", seen.strongest))
+        if path == runtime.path
+    ]
     return Finding(
         name="runtime-works",
         severity=Severity.INFORMS,
         evidence=f"{runtime.path} ({runtime.name} {runtime.version}) ran a container with the "
-        f"default profile in {trial.wall_s * 1000:.0f} ms",
-        consequence="it is what `--runtime auto` chooses"
-        if chosen
+        f"default profile{platform} in {trial.wall_s * 1000:.0f} ms",
+        consequence=f"it is what {' and '.join(taken)} chooses"
+        if taken
         else f"it can be chosen: --runtime {runtime.path}",
     )
 
 
-def _fails(seen: Evidence, trial: Trial, *, chosen: bool) -> Finding:
+def _fails(seen: Evidence, trial: Trial) -> Finding:
     runtime = trial.runtime
-    other = next((other.runtime.path for other in seen.trials if other.works), None)
+    passed = f"{runtime.passed_over}; {runtime.platform}: " if runtime.passed_over else ""
     cure = next((cure for words, cure in CURES if words in trial.words), "")
-    instead = f"ocisbx run --runtime {other} -- COMMAND" if other and chosen else ""
-    if other is None:
-        severity, consequence = Severity.BLOCKS, "no other runtime works here either"
-    elif chosen:
-        severity = Severity.WEAKENS
-        consequence = "`--runtime auto` chooses it and fails; another one works here"
-    else:
-        severity = Severity.INFORMS
-        consequence = "it cannot be used here; `--runtime auto` does not choose it"
     return Finding(
         name="runtime-fails",
-        severity=severity,
-        evidence=f"{runtime.path} ({runtime.name} {runtime.version}): {trial.words}",
-        consequence=consequence,
-        remedy=cure or trial.remedy or instead,
+        severity=Severity.INFORMS if seen.works else Severity.BLOCKS,
+        evidence=f"{runtime.path} ({runtime.name} {runtime.version}): {passed}{trial.words}",
+        consequence="it is never chosen; another one works here"
+        if seen.works
+        else "no other runtime works here either",
+        remedy=cure or trial.remedy,
+    )
+
+
+def _nothing_for_auto(seen: Evidence) -> Finding:
+    sound = next(trial.runtime for trial in seen.trials if trial.works)
+    return Finding(
+        name="auto-finds-none",
+        severity=Severity.WEAKENS,
+        evidence=f"none of {', '.join(AUTO_ORDER)} works here with the default profile; "
+        f"{sound.path} does run containers",
+        consequence="`ocisbx run` is refused unless it is told which runtime to use, and what may "
+        "be missing",
+        remedy=f"{install('crun', seen.system.distributions, seen.host.uid)}\n"
+        f"ocisbx run --runtime {sound.path} -- COMMAND",
     )
 
 
@@ -103,13 +118,16 @@ def shown(inside: Mapping[str, str]) -> str:
 def check_profile(seen: Evidence) -> Iterator[Finding]:
     """A runtime that says yes and does not do it: what the payload saw of itself."""
     for trial in seen.trials:
-        for name in trial.runtime.ignores:
+        runtime = trial.runtime
+        for name in runtime.ignores:
             yield Finding(
                 name="profile-not-held",
-                severity=Severity.WEAKENS,
-                evidence=f"{trial.runtime.path}: the init's self-test saw {shown(trial.inside)}",
-                consequence=f"{IGNORED[name]}; it is not used for what asks for it",
-                remedy=install("crun", seen.system.distributions, seen.host.uid),
+                severity=Severity.INFORMS if seen.chosen else Severity.WEAKENS,
+                evidence=f"{runtime.path} ({runtime.name} {runtime.version}): the init's "
+                f"self-test saw {shown(trial.inside)}",
+                consequence=f"{IGNORED[name]}; what asks for {name} is not run on it",
+                remedy=BUILD.get(runtime.name)
+                or install(runtime.name, seen.system.distributions, seen.host.uid),
             )
 
 

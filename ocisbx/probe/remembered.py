@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -139,11 +140,16 @@ def _load(path: str) -> dict[str, dict[str, Any]]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return {}
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         info = os.fstat(descriptor)
-        if info.st_uid != os.geteuid() or info.st_mode & 0o077:
+        ours = stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid()
+        if not ours or info.st_mode & 0o077:
             return {}
-        data = file.read(READ_LIMIT_BYTES)
+        data = os.read(descriptor, READ_LIMIT_BYTES)
+    except OSError:
+        return {}
+    finally:
+        os.close(descriptor)
     try:
         document = json.loads(data)
         rows = document["rows"] if document["of"] == _circumstances() else {}

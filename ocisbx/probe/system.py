@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import stat
 from dataclasses import dataclass
 
 from ocisbx import command
 from ocisbx.init import cell_path
 from ocisbx.places import find_places
+from ocisbx.probe.programs import find_program
 
 ACT_TIMEOUT_S = 5.0
+HELPERS = ("newuidmap", "newgidmap")
 TRUE_PROGRAMS = ("/bin/true", "/usr/bin/true")
 
 # Files that container engines leave in the root of what they run.
@@ -44,6 +47,8 @@ class System:
     # Why XDG_RUNTIME_DIR cannot be used; empty: it can, or is not set.
     xdg_trouble: str = ""
     runtime_place: str = ""
+    # Why newuidmap(1) and newgidmap(1), where they are installed, can give no ids.
+    helper_troubles: tuple[str, ...] = ()
 
 
 def read_system(cgroup: str, root: str = "/") -> System:
@@ -72,7 +77,29 @@ def read_system(cgroup: str, root: str = "/") -> System:
         xdg_runtime_dir=given,
         xdg_trouble=directory_trouble(given, os.geteuid()) if given else "",
         runtime_place=find_places().runtime,
+        helper_troubles=tuple(
+            trouble
+            for path in map(find_program, HELPERS)
+            if path is not None and (trouble := helper_trouble(path, base))
+        ),
     )
+
+
+def helper_trouble(path: str, base: str = "") -> str:
+    """Why the helper at `path` runs without the rights that it needs, in words; empty: it has them.
+
+    Debian gives it the setuid bit, Fedora the file capability (capabilities(7)).
+    """
+    status = _text(f"{base}/proc/self/status")
+    if re.search(r"^NoNewPrivs:\s*1$", status, re.MULTILINE):
+        return f"{path} gains no rights: no_new_privs is set on this process"
+    if os.statvfs(path).f_flag & os.ST_NOSUID:
+        return f"{path} lies on a file system that is mounted nosuid"
+    info = os.stat(path)
+    setuid = bool(info.st_mode & stat.S_ISUID) and info.st_uid == 0
+    if setuid or "security.capability" in os.listxattr(path):
+        return ""
+    return f"{path} is neither setuid root nor has it a file capability"
 
 
 def distributions(path: str) -> tuple[str, ...]:

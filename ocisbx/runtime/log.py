@@ -8,6 +8,9 @@ import os
 # More than any runtime writes about one start; a log that grows beyond it is not read further.
 READ_LIMIT_BYTES = 1 << 16
 LINE_LIMIT = 300
+# runc, crun and runsc write {"level": "error", "msg": ...}, youki "ERROR" and "message".
+ERROR_LEVELS = ("error", "fatal")
+TEXT_KEYS = ("msg", "message")
 
 
 def error_words(log_path: str, output: int, *, cause_first: bool = False) -> str:
@@ -18,9 +21,10 @@ def error_words(log_path: str, output: int, *, cause_first: bool = False) -> str
     gets there.
     """
     errors = [
-        str(entry["msg"])
+        str(entry[key])
         for entry in _entries(log_path)
-        if entry.get("level") in ("error", "fatal") and "msg" in entry
+        for key in TEXT_KEYS
+        if key in entry and str(entry.get("level")).lower() in ERROR_LEVELS
     ]
     if errors:
         return _one_line(errors[0 if cause_first else -1])

@@ -72,7 +72,7 @@ def test_an_end_close_to_the_timeout_is_one_or_the_other(box: Box, early_s: floa
     """No mixture: what a payload returned stands, unless the driver's signal reached it first."""
     result = box.sh(f"sleep {0.5 - early_s}; exit 137", timeout_s=0.5)
     end = (result.termination, result.exit_code, result.signal, result.shell_exit_code)
-    own = (T.EXITED, 137, None, 137)
+    own: object = (T.EXITED, 137, None, 137)
     if box.lacks("the payload's end is reported by the init"):
         own = (T.SIGNALED, None, 9, 137)
     assert end in {own, (T.TIMED_OUT, None, None, 124)}

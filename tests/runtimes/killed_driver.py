@@ -20,8 +20,8 @@ import psutil
 
 import ocisbx
 from ocisbx.backends.base import Call, Step
+from ocisbx.calls import run_plan
 from ocisbx.places import find_places
-from ocisbx.sandbox import run_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,10 +17,10 @@ import pytest
 
 import ocisbx
 from ocisbx.backends.base import Call, Step
+from ocisbx.calls import run_plan
 from ocisbx.errors import BundleError, OcisbxError, RuntimeFailed, RuntimeMissing
 from ocisbx.probe.processes import command_line
 from ocisbx.result import Termination as T
-from ocisbx.sandbox import run_plan
 from tests.box import PATIENCE_S, eventually, running
 
 if TYPE_CHECKING:

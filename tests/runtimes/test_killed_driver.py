@@ -15,7 +15,7 @@ import pytest
 import ocisbx
 from ocisbx.backends.base import Call, Step
 from ocisbx.backends.gc import UNOWNED_S, collect
-from ocisbx.sandbox import run_plan
+from ocisbx.calls import run_plan
 from tests.box import eventually, running
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ DIE_AT = """
 import os, signal, sys
 import ocisbx
 from ocisbx.backends.base import Call, Step
-from ocisbx.sandbox import run_plan
+from ocisbx.calls import run_plan
 runtime, workspace, step, name, *argv = sys.argv[1:]
 plan = ocisbx.Sandbox(runtime={"names": [runtime]}, workspace=workspace).resolve()
 def on_step(reached):

@@ -20,7 +20,7 @@ from ocisbx.cli import run as run_module
 from ocisbx.config import SandboxConfig
 from ocisbx.errors import ConfigError
 from ocisbx.result import Termination
-from ocisbx.sandbox import run_plan
+from ocisbx.calls import run_plan
 from tests.box import eventually, running
 
 if TYPE_CHECKING:

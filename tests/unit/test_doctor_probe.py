@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ocisbx.doctor.inventory import auto_order, summarize
+from ocisbx.doctor.inventory import describe_order, summarize
 from ocisbx.host import Host, RuntimeBinary
 from ocisbx.probe.ownership import owned_by, writable_by_others
 from ocisbx.probe.packages import closed_holes
-from ocisbx.probe.system import directory_trouble, distributions, no_exec, number, read_system
+from ocisbx.probe.system import (
+    directory_trouble,
+    distributions,
+    helper_trouble,
+    no_exec,
+    number,
+    read_system,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,13 +163,55 @@ def test_summary_of_a_features_document() -> None:
         summarize({"ociVersionMin": "1.0.0"})
 
 
+def test_null_is_not_told() -> None:
+    """As youki 0.7 writes what it does not tell."""
+    linux = {"seccomp": None, "netDevices": None, "cgroup": {"v1": True, "rdma": None}}
+    document = {"ociVersionMin": "1.0.0", "ociVersionMax": "1.1.0", "annotations": None}
+    told = summarize({**document, "linux": linux})
+    assert (told["seccomp"], told["cgroup_kinds"]) == (None, ["v1"])
+
+
+def describe(*runtimes: RuntimeBinary) -> dict[str, list[dict[str, str]]]:
+    host = Host(machine="m", kernel="6.1", uid=1, gid=1, home="/h", cwd="/", runtimes=runtimes)
+    return {name: describe_order(name, host) for name in ("auto", "strongest")}
+
+
 def test_the_order_of_auto_is_that_of_the_selection() -> None:
-    versions = (("runc", "1.1.5"), ("crun", "1.8.1"), ("crun", "1.28"), ("runc", "1.5.2"))
+    versions = (
+        *(("runc", "1.1.5"), ("crun", "1.8.1"), ("crun", "1.28"), ("runc", "1.5.2")),
+        *(("runsc", "0.0~20221219.0"), ("runsc", "release-20260907.0")),
+    )
     runtimes = tuple(
         RuntimeBinary(name=name, path=f"/{name}-{version}", version=version)
         for name, version in versions
     )
-    host = Host(machine="m", kernel="6.1", uid=1, gid=1, home="/h", cwd="/", runtimes=runtimes)
-    order = [runtime.path for runtime in auto_order(host)]
-    assert order == ["/crun-1.28", "/crun-1.8.1", "/runc-1.5.2", "/runc-1.1.5"]
-    assert auto_order(host.model_copy(update={"runtimes": ()})) == []
+    orders = describe(*runtimes)
+    auto = ["/crun-1.28", "/crun-1.8.1", "/runc-1.5.2", "/runc-1.1.5"]
+    assert [row["path"] for row in orders["auto"]] == auto
+    assert [row["path"] for row in orders["strongest"]] == [
+        "/runsc-release-20260907.0",
+        "/runsc-0.0~20221219.0",
+        *auto,
+    ]
+    assert orders["auto"][0]["reason"] == "crun 1.28: the fastest to start"
+    assert describe() == {"auto": [], "strongest": []}
+
+
+def test_what_speaks_against_a_runtime_stands_in_the_order() -> None:
+    found = RuntimeBinary(name="crun", path="/crun", version="1.28")
+    ignoring = found.model_copy(update={"ignores": ("seccomp",)})
+    failing = found.model_copy(update={"path": "/b/crun", "trouble": "no room"})
+    assert [row["reason"] for row in describe(ignoring, failing)["auto"]] == [
+        "crun 1.28: not usable: it ignores seccomp",
+        "crun 1.28: not usable: no room",
+    ]
+
+
+def test_helpers_that_gain_no_rights(tmp_path: Path) -> None:
+    helper = write(tmp_path / "newuidmap")
+    status = write(tmp_path / "proc/self/status", "NoNewPrivs:\t0\n")
+    words = helper_trouble(str(helper), str(tmp_path))
+    assert words == f"{helper} is neither setuid root nor has it a file capability"
+    assert helper_trouble("/usr/bin/su", str(tmp_path)) == ""
+    write(status, "Name:\tx\nNoNewPrivs:\t1\n")
+    assert "no_new_privs is set" in helper_trouble("/usr/bin/su", str(tmp_path))

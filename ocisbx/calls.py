@@ -1,0 +1,147 @@
+"""One call of a plan: launched, driven to its end, told as a result."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from ocisbx.audit import write_audit
+from ocisbx.backends.gc import sweep
+from ocisbx.backends.oci import OciBackend
+from ocisbx.errors import OcisbxError, RuntimeFailed
+from ocisbx.outcome import Failure
+from ocisbx.result import EnforcementState, RunResult, Termination, Timings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ocisbx.backends.base import Call
+    from ocisbx.backends.execution import OciExecution
+    from ocisbx.outcome import Verdict
+    from ocisbx.plan import Plan
+    from ocisbx.result import Captured, Enforced, Hint
+
+    Hold = Callable[[OciExecution], None] | None
+
+
+class Renewal(NamedTuple):
+    """What replaces a plan whose runtime failed: `compile` chooses anew, `keep` is for what is then
+    used. What would hold less than the plan did is not."""
+
+    compile: Callable[[], Plan]
+    keep: Callable[[Plan], None]
+
+
+def run_plan(
+    plan: Plan,
+    call: Call,
+    *,
+    resolve_s: float = 0.0,
+    audit: bool = True,
+    hold: Hold = None,
+    renewal: Renewal | None = None,
+) -> RunResult:
+    """Run one call of a plan to its end; `hold` is shown the execution once it has started.
+
+    When the runtime failed before the payload ran, `renewal` gives another plan, once.
+
+    Raises:
+        OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
+    """
+    sweep()
+    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    execution, verdict, captured = _launch(plan, call, hold)
+    if isinstance(verdict, Failure) and not execution.payload_ran and renewal is not None:
+        second = _choose_again(plan, renewal)
+        if second is not None:
+            plan = second
+            execution, verdict, captured = _launch(plan, call, hold)
+    if isinstance(verdict, Failure):
+        raise RuntimeFailed(
+            verdict.what,
+            why=verdict.why,
+            remedy=f"`ocisbx doctor` checks this host; the runtime was {plan.runtime.path}",
+        )
+    result = _result(plan, call, execution, verdict, captured, started_at, resolve_s)
+    if audit:
+        write_audit(result, plan.workdir)
+    return result
+
+
+def _launch(
+    plan: Plan, call: Call, hold: Hold
+) -> tuple[OciExecution, Verdict | Failure, tuple[Captured, Captured]]:
+    with OciBackend().launch(plan, call) as execution:
+        if hold is not None:
+            hold(execution)
+        verdict = execution.wait()
+        assert verdict is not None
+        captured = execution.stdio.finish(keep=False)
+    execution.clock.cleaned = time.monotonic()
+    return execution, verdict, captured
+
+
+def _choose_again(plan: Plan, renewal: Renewal) -> Plan | None:
+    """A plan on what proves sound now; None: nothing does, or only what holds less."""
+    from ocisbx.backends.compile import forget  # noqa: PLC0415 -- the models, for a failure only
+
+    forget(plan)
+    try:
+        second = renewal.compile()
+    except OcisbxError:
+        return None
+    if _holds_less(second.enforcement, plan.enforcement):
+        return None
+    renewal.keep(second)
+    return second
+
+
+def _holds_less(one: Mapping[str, Enforced], other: Mapping[str, Enforced]) -> bool:
+    """Whether something of `other` is held less well by `one`."""
+    order = list(EnforcementState)
+    kernels = [entries["kernel"].actual for entries in (other, one)]
+    return kernels == ["own", "shared"] or any(
+        name not in one or order.index(one[name].state) > order.index(entry.state)
+        for name, entry in other.items()
+    )
+
+
+def _result(
+    plan: Plan,
+    call: Call,
+    execution: OciExecution,
+    verdict: Verdict,
+    captured: tuple[Captured, Captured],
+    started_at: str,
+    resolve_s: float,
+) -> RunResult:
+    clock = execution.clock
+    never_ran = verdict.termination in (Termination.NOT_FOUND, Termination.NOT_EXECUTABLE)
+    return RunResult(
+        id=execution.id,
+        command=call.argv,
+        termination=verdict.termination,
+        exit_code=verdict.exit_code,
+        signal=verdict.signal,
+        captured_stdout=captured[0],
+        captured_stderr=captured[1],
+        runtime=plan.runtime,
+        usage=execution.usage(),
+        enforcement=plan.enforcement,
+        bundle=None,
+        started_at=started_at,
+        timings=Timings(
+            resolve_s=resolve_s,
+            bundle_s=clock.bundle_made - clock.started,
+            runtime_s=clock.runtime_ended - clock.bundle_made,
+            cleanup_s=clock.cleaned - clock.runtime_ended,
+        ),
+        hint=_explain(plan, call, verdict) if never_ran else None,
+    )
+
+
+def _explain(plan: Plan, call: Call, verdict: Verdict) -> Hint:
+    from ocisbx.hints import explain  # noqa: PLC0415 -- for a payload that never ran only
+
+    return explain(plan, call.argv, verdict.termination)
