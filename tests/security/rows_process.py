@@ -6,7 +6,6 @@ import resource
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ocisbx.container.resolve import DEFAULT_RLIMITS
 from ocisbx.presets import MASKED_PATHS_RESTRICTED
 from tests.security.inside.files import kind_of
 from tests.security.rows import Row
@@ -16,8 +15,17 @@ if TYPE_CHECKING:
 
     from tests.security.scene import Seen
 
-NAMESPACES = {"mnt": "mount", "pid": "pid", "net": "network", "ipc": "ipc", "uts": "uts",
-              "cgroup": "cgroup"}  # fmt: skip
+# {name in /proc/PID/ns: (number, the runtime-spec's word)}.
+NAMESPACES = {
+    "mnt": (11, "mount"),
+    "pid": (12, "pid"),
+    "net": (13, "network"),
+    "ipc": (14, "ipc"),
+    "uts": (15, "uts"),
+    "cgroup": (17, "cgroup"),
+}
+# rlimits of the default preset (ocisbx-presets(7)).
+LIMITED = {"CORE": 0, "NOFILE": 65536}
 CAPABILITY_SETS = {"CapEff": 3, "CapPrm": 4, "CapInh": 5, "CapAmb": 6, "CapBnd": 7}
 REFUSED = {"EPERM", "EACCES", "ENOENT", "EROFS", "ENOSYS"}
 # Of HOSTILE_ENVIRONMENT and its kin: nothing of these may be in a sandbox.
@@ -70,8 +78,8 @@ def kind_of_quiet(path: str) -> str:
 
 
 def limited(name: str) -> Callable[[Seen], bool]:
-    """As the product says, or what the caller may have where that is less."""
-    wanted = DEFAULT_RLIMITS.get(f"RLIMIT_{name}", (0, 0))[1]
+    """As ocisbx-presets(7) says, or what the caller may have where that is less."""
+    wanted = LIMITED[name]
 
     def holds(seen: Seen) -> bool:
         hard: int = seen["limits"][name][1]
@@ -81,7 +89,7 @@ def limited(name: str) -> Callable[[Seen], bool]:
 
 
 def caller_has_more(name: str) -> Callable[[], bool]:
-    wanted = DEFAULT_RLIMITS.get(f"RLIMIT_{name}", (0, 0))[1]
+    wanted = LIMITED[name]
 
     def here() -> bool:
         hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[1]
@@ -153,13 +161,13 @@ IDENTITY = (
 SYSTEM = (
     *(
         Row(
-            11,
+            number,
             f"a {name} namespace of its own",
             "namespaces",
             own_namespace(name),
             (f"no {kind} namespace",),
         )
-        for name, kind in NAMESPACES.items()
+        for name, (number, kind) in NAMESPACES.items()
     ),
     Row(16, "a user namespace of its own", "namespaces", own_namespace("user"), kernel=True),
     Row(
@@ -315,7 +323,7 @@ LIMITS = (
             ("no rlimits",),
             here=caller_has_more(name),
         )
-        for name in (row.removeprefix("RLIMIT_") for row in DEFAULT_RLIMITS)
+        for name in LIMITED
     ),
     Row(
         63,

@@ -23,10 +23,10 @@ import psutil
 import pytest
 
 from ocisbx.backends.base import START_TIMEOUT_S, Call, Step
+from ocisbx.calls import run_plan
 from ocisbx.errors import RuntimeFailed
 from ocisbx.presets import MASKED_PATHS_RESTRICTED
 from ocisbx.quirks import find_quirks
-from ocisbx.calls import run_plan
 from tests.box import PYTHON, eventually, running
 from tests.security.inside.main import FAILED
 from tests.security.templates import rewritten

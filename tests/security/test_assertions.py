@@ -135,7 +135,7 @@ def test_an_assertion_that_no_mutant_can_break_is_not_blind() -> None:
 
 # ---------------------------------------------------------------------------- the tables themselves
 def test_every_number_is_covered() -> None:
-    assert {row.number for row in ROWS} == set(range(1, 71)) - {12, 13, 14, 15, 17}
+    assert {row.number for row in ROWS} == set(range(1, 71))
     assert {first for first, _ in GROUPS} == {1, *(last + 1 for _, last in GROUPS if last < 70)}
 
 

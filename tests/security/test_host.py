@@ -15,12 +15,12 @@ import pytest
 from ocisbx import values
 from ocisbx.backends import names
 from ocisbx.backends.base import Call
+from ocisbx.calls import run_plan
 from ocisbx.cli import carry_out, output
 from ocisbx.cli import run as run_module
 from ocisbx.config import SandboxConfig
 from ocisbx.errors import ConfigError
 from ocisbx.result import Termination
-from ocisbx.calls import run_plan
 from tests.box import eventually, running
 
 if TYPE_CHECKING:
