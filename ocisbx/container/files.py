@@ -155,16 +155,6 @@ def _add_requested(layout: Layout, host: Host, merged: SandboxConfig) -> str:
     return workspace[0].written if workspace is not None else "/"
 
 
-def _named(host: Host, merged: SandboxConfig) -> dict[str, PathFact]:
-    """What the caller named of the host, by the name."""
-    names = [volume.source for volume in merged.volumes]
-    if merged.rootfs not in (None, "host"):
-        names.append(merged.rootfs or "")
-    if (workspace := _workspace(host, merged)) is not None:
-        names.append(workspace[0].written)
-    return {name: host.fact(name) for name in names}
-
-
 def _wanted_volume(host: Host, volume: Volume) -> Wanted:
     """A volume whose target is its source stands at its real place, with the links to it."""
     given = paths.check_volume(host, volume.source)
@@ -190,3 +180,13 @@ def _workspace(host: Host, merged: SandboxConfig) -> tuple[Given, bool] | None:
         return None
     written = host.cwd if value.path is None else paths.clean(value.path)
     return paths.check_workspace(host, written), bool(value.read_only)
+
+
+def _named(host: Host, merged: SandboxConfig) -> dict[str, PathFact]:
+    """What the caller named of the host, by the name."""
+    names = [volume.source for volume in merged.volumes]
+    if merged.rootfs not in (None, "host"):
+        names.append(merged.rootfs or "")
+    if (workspace := _workspace(host, merged)) is not None:
+        names.append(workspace[0].written)
+    return {name: host.fact(name) for name in names}
