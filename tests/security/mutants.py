@@ -117,8 +117,12 @@ def without_namespace(kind: str) -> Callable[[Document, Scene], None]:
 
 
 def without_pid_namespace(document: Document, scene: Scene) -> None:
-    """/proc is the host's then, and the init refuses to run: the payload is started bare."""
+    """/proc is the host's then, and the init refuses to run: the payload is started bare.
+
+    crun makes a pid namespace to enter a time namespace, asked for or not.
+    """
     without_namespace("pid")(document, scene)
+    without_namespace("time")(document, scene)
     document["process"]["args"] = document["process"]["args"][-1:]
     proc = {"destination": "/proc", "type": "bind", "source": "/proc", "options": ["rbind"]}
     document["mounts"][0] = proc

@@ -233,7 +233,7 @@ def outside(box: Box) -> dict[str, Any]:
     runtimes = psutil.Process().children()
     inside = [one.pid for one in descendants if depth(one.pid) > depth(os.getpid())]
     return {
-        "postures": [posture(pid) for pid in inside],
+        "postures": [found for pid in inside if (found := posture_while_it_lives(pid))],
         "runtime_descriptors": sorted(
             {target for one in runtimes for target in descriptors_of(one.pid)}
         ),
@@ -251,6 +251,13 @@ def depth(pid: int) -> int:
     except OSError:
         return 0
     return len(next(line for line in text.splitlines() if line.startswith("NSpid:")).split())
+
+
+def posture_while_it_lives(pid: int) -> dict[str, Any] | None:
+    try:
+        return posture(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def posture(pid: int) -> dict[str, Any]:

@@ -31,13 +31,9 @@ def observe(name: str) -> object:
 
 
 def leave_a_process(seconds: str) -> None:
-    """A grandchild in a session of its own, which closes everything: a daemon."""
-    subprocess.Popen(
-        ["setsid", "sleep", seconds],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
+    """A daemon: a grandchild in a session of its own, which closes everything."""
+    subprocess.run(
+        ["sh", "-c", f"exec setsid sleep {seconds} </dev/null >/dev/null 2>&1 &"], check=True
     )
 
 
