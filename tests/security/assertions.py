@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.security import rows_files, rows_process
+from tests.security import rows_calls, rows_files, rows_limits, rows_process
 from tests.security.rows import Row
 
 HOST_TESTS = "tests/security/test_host.py"
@@ -78,5 +78,5 @@ SCENES = (
     ),
 )
 
-OBSERVED = (*rows_process.ROWS, *rows_files.ROWS)
+OBSERVED = (*rows_process.ROWS, *rows_files.ROWS, *rows_calls.ROWS, *rows_limits.ROWS)
 ROWS = (*OBSERVED, *SCENES)

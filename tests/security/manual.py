@@ -1,8 +1,9 @@
-"""The tables of ocisbx-security(7), from those of the suite; written by tools/generate."""
+"""ocisbx-security(7): manual.md with the suite's own tables; written by tools/generate."""
 
 from __future__ import annotations
 
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.security import gvisor
@@ -11,12 +12,10 @@ from tests.security.groups import GROUPS
 from tests.security.mutants import MUTANTS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.security.rows import Row
 
 PAGE = "ocisbx/man/ocisbx-security.7.md"
-BEGIN, END = "<!-- generated: {} -->", "<!-- end -->"
+PROSE = Path(__file__).with_name("manual.md")
 
 
 def assertions() -> str:
@@ -64,10 +63,8 @@ PARTS = {"assertions": assertions, "mutants": mutants, "gvisor": on_gvisor}
 
 
 def generate(root: Path) -> dict[Path, str]:
-    """The page with its generated parts renewed."""
-    text = (root / PAGE).read_text()
+    """The page below `root`."""
+    text = PROSE.read_text()
     for name, made in PARTS.items():
-        before, begin, rest = text.partition(BEGIN.format(name))
-        _, end, after = rest.partition(END)
-        text = f"{before}{begin}\n{made()}\n{end}{after}"
+        text = text.replace(f"@{name}@", made())
     return {root / PAGE: text}

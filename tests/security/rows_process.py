@@ -1,9 +1,7 @@
-"""Assertions 1 to 31 and 58 to 66: who the payload is, and what it sees of the system."""
+"""Assertions 1 to 31 and 39: who the payload is, and what it sees of the system."""
 
 from __future__ import annotations
 
-import resource
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.presets import MASKED_PATHS_RESTRICTED
@@ -24,8 +22,6 @@ NAMESPACES = {
     "uts": (15, "uts"),
     "cgroup": (17, "cgroup"),
 }
-# rlimits of the default preset (ocisbx-presets(7)).
-LIMITED = {"CORE": 0, "NOFILE": 65536}
 CAPABILITY_SETS = {"CapEff": 3, "CapPrm": 4, "CapInh": 5, "CapAmb": 6, "CapBnd": 7}
 REFUSED = {"EPERM", "EACCES", "ENOENT", "EROFS", "ENOSYS"}
 # Of HOSTILE_ENVIRONMENT and its kin: nothing of these may be in a sandbox.
@@ -38,11 +34,6 @@ def every_thread(name: str, value: int) -> Callable[[Seen], bool]:
     return lambda seen: all(int(one[name], 16) == value for one in seen["threads"])
 
 
-def every_posture(name: str, value: int) -> Callable[[Seen], bool]:
-    """The same, read by the host, of each process of the container."""
-    return lambda seen: all(int(one["status"][name][0], 16) == value for one in postures(seen))
-
-
 def postures(seen: Seen) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = seen["postures"]
     assert len(found) >= (1 if seen["user_kernel"] else 2), "the init and the payload"
@@ -51,15 +42,6 @@ def postures(seen: Seen) -> list[dict[str, Any]]:
 
 def own_namespace(name: str) -> Callable[[Seen], bool]:
     return lambda seen: seen["namespaces"][name] != seen["host_namespaces"][name]
-
-
-def own_namespaces_outside(seen: Seen) -> bool:
-    return all(
-        one["namespaces"][name] != seen["host_namespaces"][name]
-        for one in postures(seen)
-        for name in (*NAMESPACES, "user")
-        if one["namespaces"]
-    )
 
 
 def masked(path: str) -> Callable[[Seen], bool]:
@@ -75,32 +57,6 @@ def kind_of_quiet(path: str) -> str:
         return kind_of(path)
     except OSError:
         return "something"
-
-
-def limited(name: str) -> Callable[[Seen], bool]:
-    """As ocisbx-presets(7) says, or what the caller may have where that is less."""
-    wanted = LIMITED[name]
-
-    def holds(seen: Seen) -> bool:
-        hard: int = seen["limits"][name][1]
-        return 0 <= hard <= wanted
-
-    return holds
-
-
-def caller_has_more(name: str) -> Callable[[], bool]:
-    wanted = LIMITED[name]
-
-    def here() -> bool:
-        hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[1]
-        return hard == resource.RLIM_INFINITY or hard > wanted
-
-    return here
-
-
-def in_a_cgroup() -> bool:
-    lines = Path("/proc/self/cgroup").read_text().splitlines()
-    return any(line.split(":", 2)[2] != "/" for line in lines)
 
 
 IDENTITY = (
@@ -313,91 +269,4 @@ SYSTEM = (
     ),
 )
 
-LIMITS = (
-    *(
-        Row(
-            58,
-            f"{name} is limited",
-            "rlimits",
-            limited(name),
-            ("no rlimits",),
-            here=caller_has_more(name),
-        )
-        for name in LIMITED
-    ),
-    Row(
-        63,
-        "the oom killer's score cannot be lowered",
-        "capabilities",
-        lambda seen: (
-            seen["oom_score"]["oom_score_adj"] >= 0 and seen["oom_score"]["lower"] == "EACCES"
-        ),
-        kernel=True,
-    ),
-    Row(
-        63,
-        "its cgroup is the root of what it sees",
-        "cgroup namespace",
-        lambda seen: set(seen["cgroup"]) == {"/"},
-        ("no cgroup namespace",),
-        here=in_a_cgroup,
-    ),
-    Row(
-        65,
-        "a daemon dies with the call",
-        "pid namespace, the init",
-        lambda seen: not seen["daemons"],
-        ("no pid namespace",),
-        side="host",
-    ),
-)
-
-POSTURE = (
-    *(
-        Row(
-            66,
-            f"{name} is empty, seen from the host",
-            "capabilities",
-            every_posture(name, 0),
-            ("a capability",),
-            side="host",
-        )
-        for name in CAPABILITY_SETS
-    ),
-    Row(
-        66,
-        "no_new_privs, seen from the host",
-        "prctl",
-        every_posture("NoNewPrivs", 1),
-        ("gains rights",),
-        side="host",
-    ),
-    Row(
-        66,
-        "the filter, seen from the host",
-        "seccomp",
-        every_posture("Seccomp", 2),
-        ("no filter",),
-        side="host",
-    ),
-    Row(
-        66,
-        "namespaces of their own, seen from the host",
-        "namespaces",
-        own_namespaces_outside,
-        ("no network namespace", "no ipc namespace", "no uts namespace", "no cgroup namespace"),
-        side="host",
-    ),
-    Row(
-        66,
-        "all processes run as the caller, seen from the host",
-        "user namespace",
-        lambda seen: all(
-            set(one["status"]["Uid"]) == {str(seen["host_uid"])} for one in postures(seen)
-        ),
-        ("another user",),
-        side="host",
-    ),
-)
-
-ROWS = (*IDENTITY, *SYSTEM, *LIMITS, *POSTURE)
+ROWS = (*IDENTITY, *SYSTEM)
