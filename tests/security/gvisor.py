@@ -111,13 +111,6 @@ WITHOUT_A_FILTER = frozenset(
 HELD_BY_THE_SENTRY: dict[str, frozenset[str]] = {
     "gains rights": frozenset({"no_new_privs, seen from the host"}),
     "all rights": frozenset({"a read-only bind cannot be remounted", "no raw socket"}),
-    "dumpable init": frozenset(
-        {
-            "/proc/1/mem cannot be opened",
-            "ptrace(SEIZE, init) is refused",
-            "process_vm_readv(init) is refused",
-        }
-    ),
     "no filter": WITHOUT_A_FILTER,
 }
 

@@ -136,7 +136,7 @@ ROWS = (
             f"{name} is refused",
             "the init is not dumpable, capabilities",
             answers(name, PERM),
-            ("dumpable init", "sees processes"),
+            ("sees processes",),
         )
         for name in ("ptrace(SEIZE, init)", "process_vm_readv(init)")
     ),

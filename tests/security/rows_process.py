@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ocisbx.presets import MASKED_PATHS_RESTRICTED
 from tests.security.inside.files import kind_of
+from tests.security.inside.processes import network
 from tests.security.rows import Row
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ NAMESPACES = {
     "ipc": (14, "ipc"),
     "uts": (15, "uts"),
     "cgroup": (17, "cgroup"),
+}
+# Where yama restricts attaching (ptrace_scope 1), a dumpable init alone opens what is read only.
+OF_THE_INIT = {
+    "mem": ("sees processes",),
+    "maps": ("dumpable init", "sees processes"),
+    "environ": ("dumpable init", "sees processes"),
 }
 CAPABILITY_SETS = {"CapEff": 3, "CapPrm": 4, "CapInh": 5, "CapAmb": 6, "CapBnd": 7}
 REFUSED = {"EPERM", "EACCES", "ENOENT", "EROFS", "ENOSYS"}
@@ -57,6 +64,11 @@ def kind_of_quiet(path: str) -> str:
         return kind_of(path)
     except OSError:
         return "something"
+
+
+def has_a_network() -> bool:
+    """An interface that is up, beside lo, with a route."""
+    return bool(network()["routes"])
 
 
 IDENTITY = (
@@ -139,6 +151,7 @@ SYSTEM = (
         "network namespace",
         lambda seen: seen["network"]["interfaces"] == ["lo"],
         ("no network namespace",),
+        here=has_a_network,
     ),
     Row(
         20,
@@ -146,6 +159,7 @@ SYSTEM = (
         "network namespace",
         lambda seen: not seen["network"]["routes"] and not seen["network"]["routes6"],
         ("no network namespace",),
+        here=has_a_network,
     ),
     Row(
         21,
@@ -207,7 +221,14 @@ SYSTEM = (
         ("a /sys",),
         here=exists("/sys/firmware"),
     ),
-    Row(26, "no kernel symbols", "masked paths", lambda s: s["kallsyms"] == 0, ("no masks",)),
+    Row(
+        26,
+        "no kernel symbols",
+        "masked paths",
+        lambda seen: seen["kallsyms"] == 0,
+        ("no masks",),
+        here=exists("/proc/kallsyms"),
+    ),
     Row(27, "no /sys", "the view", lambda seen: not seen["sys_tree"]["there"], ("a /sys",)),
     Row(
         27,
@@ -242,9 +263,9 @@ SYSTEM = (
             f"/proc/1/{name} cannot be opened",
             "the init is not dumpable, capabilities",
             lambda seen, name=name: seen["other_memory"][name] == "EACCES",  # type: ignore[misc]
-            ("dumpable init", "sees processes"),
+            mutants,
         )
-        for name in ("mem", "maps", "environ")
+        for name, mutants in OF_THE_INIT.items()
     ),
     Row(
         31,
