@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from typing import TYPE_CHECKING
 
 from ocisbx.probe.programs import find_program
@@ -97,11 +98,19 @@ def _interpreter_missing(path: str, interpreter: str) -> Hint:
 
 
 def _interpreter(path: str) -> str:
+    """What the first line names. A payload of the same workspace may have put a FIFO or a device
+    in the program's place, which must not hold up the driver."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        with open(path, "rb") as file:
-            line = file.read(SHEBANG_LIMIT_BYTES).split(b"\n", 1)[0]
+        descriptor = os.open(path, flags)
     except OSError:
         return ""
+    try:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        text = os.read(descriptor, SHEBANG_LIMIT_BYTES) if regular else b""
+    finally:
+        os.close(descriptor)
+    line = text.split(b"\n", 1)[0]
     if not line.startswith(b"#!"):
         return ""
     words = line[2:].split()

@@ -143,6 +143,8 @@ MASKED_PATHS_RESTRICTED: tuple[str, ...] = (
     "/proc/kpagecount",
     "/proc/kpageflags",
     "/proc/mdstat",
+    # Mode 0666: whoever opens it learns the whole host's load, and can make the kernel watch it.
+    "/proc/pressure",
 )
 READONLY_PATHS: tuple[str, ...] = (
     "/proc/bus",

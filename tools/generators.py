@@ -28,6 +28,7 @@ class Generator:
 GENERATORS = (
     Generator("ocisbx.schemas:generate", owns="schemas/*.json"),
     Generator("tools.example_bundles:generate", owns="bundles/*/config.json"),
+    Generator("tests.security.manual:generate", owns="ocisbx/man/ocisbx-security.*.md"),
 )
 
 # Lock file: what uv resolves into it. Later ones keep to the versions of run.txt.

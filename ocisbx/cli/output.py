@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 STDOUT = 1
 STDERR = 2
 
+# What JSON leaves as it is and a terminal acts upon: DEL and the C1 controls (U+009B is CSI), line
+# separators, and what turns the direction of writing.
+STEERING = (*range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F),
+            *range(0x2066, 0x206A))  # fmt: skip
+ESCAPES = {code: f"\\u{code:04x}" for code in STEERING}
+
 
 def put(text: str, descriptor: int = STDOUT) -> None:
     """Write all of `text`.
@@ -43,8 +49,13 @@ def say(text: str) -> None:
 
 
 def put_json(document: object) -> None:
-    """A document for programs and people: indented, text as it is."""
-    put(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+    """A document for programs and people: indented, text as it is but for what steers."""
+    put(inert_json(document, indent=2) + "\n")
+
+
+def inert_json(document: object, *, indent: int | None = None) -> str:
+    """JSON that a terminal shows as it is; what could steer one is escaped, so means the same."""
+    return json.dumps(document, ensure_ascii=False, indent=indent).translate(ESCAPES)
 
 
 def printable(text: str) -> str:

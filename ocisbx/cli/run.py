@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import time
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ocisbx.backends.base import Call
 from ocisbx.calls import Renewal, run_plan
 from ocisbx.cli.options import parse, wants_help
-from ocisbx.cli.output import printable, put, say
+from ocisbx.cli.output import inert_json, printable, put, say
 from ocisbx.cli.run_options import CONTAINER, LATER, RUN
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.plan import fingerprint
@@ -33,6 +32,8 @@ Options = dict[str, Any]
 
 EXIT_CANCELLED = 130
 STDIN, STDOUT, STDERR = 0, 1, 2
+# execve(2) takes 2 MiB of arguments and environment together.
+MAX_ENV_FILE = 2 << 20
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Ends that a person would otherwise have to guess from the exit code.
@@ -103,14 +104,7 @@ def extra_environment(options: Mapping[str, Any]) -> dict[str, str]:
     """
     entries: list[tuple[str, str | None]] = []
     for path in options.get("env-file", ()):
-        try:
-            with open(path, encoding="utf-8") as file:
-                entries += parse_env_file(file.read(), path)
-        except (OSError, ValueError) as error:
-            why = (getattr(error, "strerror", None) or str(error)).lower()
-            what = f"--env-file {show(path)} cannot be read"
-            remedy = "give a readable file in UTF-8 with lines NAME=VALUE or NAME"
-            raise ConfigError(what, why=why, remedy=remedy) from None
+        entries += parse_env_file(_env_file(path), path)
     entries += [parse_env(text) for text in options.get("env", ())]
     extra: dict[str, str] = {}
     for name, value in entries:
@@ -118,6 +112,22 @@ def extra_environment(options: Mapping[str, Any]) -> dict[str, str]:
         if value is not None:
             extra[name] = check_text(value, f"a value for {name}")
     return extra
+
+
+def _env_file(path: str) -> str:
+    """Bounded: a sparse file of a workspace may pretend to be larger than all memory."""
+    remedy = "give a readable file in UTF-8 with lines NAME=VALUE or NAME"
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MAX_ENV_FILE + 1)
+    except (OSError, ValueError) as error:
+        why = (getattr(error, "strerror", None) or str(error)).lower()
+        what = f"--env-file {show(path)} cannot be read"
+        raise ConfigError(what, why=why, remedy=remedy) from None
+    if len(text) > MAX_ENV_FILE:
+        what = f"--env-file {show(path)} has more than {MAX_ENV_FILE} characters"
+        raise ConfigError(what, remedy=remedy)
+    return text
 
 
 def find_plan(options: Mapping[str, Any]) -> Plan:
@@ -225,8 +235,7 @@ def execute(
             return EXIT_CANCELLED
         raise
     if "json" in options:
-        document = result.to_dict() | {"bundle": kept}
-        put(json.dumps(document, ensure_ascii=False) + "\n")
+        put(inert_json(result.to_dict() | {"bundle": kept}) + "\n")
     else:
         tell(result, plan)
     return result.shell_exit_code

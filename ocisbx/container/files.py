@@ -10,7 +10,7 @@ from ocisbx.container import paths, view
 from ocisbx.container.layout import Layout
 from ocisbx.container.model import Bind, Identity, Node, Root, Tmpfs
 from ocisbx.errors import ConfigError
-from ocisbx.host import Host, Link, PathKind
+from ocisbx.host import Host, Link, PathFact, PathKind
 from ocisbx.mounts import parse_workspace
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def choose_files(
     workdir = _add_requested(layout, host, merged)
     _check_workdir(layout, host, workdir, direct)
     layout.add_workdir(workdir)
+    writable = [bind.source for bind in layout.binds if not bind.read_only]
+    paths.check_links(_named(host, merged), writable if direct is None else [*writable, direct])
     return Files(
         root=Root(directory=direct, read_only=read_only_root, nodes=() if direct else layout.nodes),
         binds=layout.binds,
@@ -195,3 +197,13 @@ def _workspace(host: Host, merged: SandboxConfig) -> tuple[Given, bool] | None:
         return None
     written = host.cwd if value.path is None else paths.clean(value.path)
     return paths.check_workspace(host, written), bool(value.read_only)
+
+
+def _named(host: Host, merged: SandboxConfig) -> dict[str, PathFact]:
+    """What the caller named of the host, by the name."""
+    names = [volume.source for volume in merged.volumes]
+    if merged.rootfs not in (None, "host"):
+        names.append(merged.rootfs or "")
+    if (workspace := _workspace(host, merged)) is not None:
+        names.append(workspace[0].written)
+    return {name: host.fact(name) for name in names}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ocisbx.errors import ConfigError
 from ocisbx.host import Host, PathFact, PathKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 WAY_OUT = "--workspace DIR names another directory, --workspace none runs without one"
 
@@ -132,6 +136,25 @@ def check_volume(host: Host, source: str) -> Given:
                 remedy="give the directories that are needed one by one",
             )
     return Given(source, fact)
+
+
+def check_links(named: Mapping[str, PathFact], writable: Collection[str]) -> None:
+    """No path is named through a symlink that a payload could have put there.
+
+    One call's payload replaces a directory of the workspace that is also a volume by a symlink to
+    the caller's keys; the next call would show it those. Below `writable`, only real directories.
+
+    Raises:
+        ConfigError: a symlink on the way lies in a directory that the payload can write.
+    """
+    for name, fact in named.items():
+        for link in fact.links:
+            if any(is_below(link.path, directory) for directory in writable):
+                raise ConfigError(
+                    f"{name} leads through a symlink that the payload can change",
+                    why=f"{link.path} -> {link.target} lies in a directory that it may write",
+                    remedy=f"name the place itself, if you trust it: {fact.real}",
+                )
 
 
 def check_target(target: str, what: str) -> str:

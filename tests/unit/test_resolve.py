@@ -24,7 +24,7 @@ from ocisbx.container.paths import (
 from ocisbx.container.resolve import resolve
 from ocisbx.container.select import Wanted, select_runtime
 from ocisbx.errors import ConfigError, RuntimeMissing, Unsupported
-from ocisbx.host import Cgroups, Entry, Link, PathFact, PathKind
+from ocisbx.host import Cgroups, Entry, Host, Link, PathFact, PathKind
 from ocisbx.presets import PRESETS
 from ocisbx.quirks import AUTO_ORDER, TABLE, find_quirks, parse_version
 from ocisbx.result import EnforcementState
@@ -144,6 +144,39 @@ def test_workspaces_that_are_no_directory(kind: PathKind) -> None:
 
 
 # --------------------------------------------------------------------------------------- layout
+def linked_host() -> Host:
+    """With a symlink in the workspace that leads to another directory."""
+    link = Link(path="/srv/work/data", target="/home/me/keys")
+    keys = PathFact(kind=PathKind.DIRECTORY, real="/home/me/keys", links=(link,))
+    plain = {path: directory(path) for path in ("/srv/work", "/home/me/keys")}
+    return make_host(paths=plain | {"/srv/work/data": keys})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"volumes": [{"source": "/srv/work/data", "target": "/data"}]},
+        {"volumes": [{"source": "/srv/work/data", "target": "/data", "read_only": True}]},
+    ],
+)
+def test_a_symlink_that_a_payload_can_change_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="the payload can change") as raised:
+        resolve(SandboxConfig.build(changes), linked_host())
+    assert "/home/me/keys" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"volumes": [{"source": "/home/me/keys", "target": "/data"}]},
+        {"volumes": [{"source": "/srv/work/data", "target": "/data"}], "workspace": ":ro"},
+        {"volumes": [{"source": "/srv/work/data", "target": "/data"}], "workspace": "none"},
+    ],
+)
+def test_other_symlinks_are_followed(changes: dict[str, Any]) -> None:
+    assert resolve(SandboxConfig.build(changes), linked_host()).binds
+
+
 def make_layout(*binds: Bind, **listings: tuple[Entry, ...]) -> Layout:
     return Layout(make_host(listings={f"/{k}": v for k, v in listings.items()}), [], binds)
 
