@@ -18,12 +18,80 @@ MIB = 1 << 20
 DEFAULT_PRESET = "coding-agent"
 
 
+class Protected(NamedTuple):
+    """A path that a preset lets nobody write inside, with the reason.
+
+    `pattern` is below the workspace, or (`~/`) below the caller's home where that is given.
+    `missing`: what keeps the name free while it does not exist: nothing (None), an empty directory
+    (""), or a file of this text where a directory would disturb the host's programs.
+    """
+
+    pattern: str
+    missing: str | None
+    reason: str
+
+
+_EDITOR = "an editor runs tasks and starts programs that it names"
+_AGENT = "an agent reads hooks, commands, servers and permissions there"
+_SHELL = "a shell runs it at its start"
+
+# What makes the host run code later (linux.md 2.7). Of git, what exists at the start is protected:
+# a repository can still be made. `.git/commondir` sends git to another config and other hooks;
+# with "." it means the repository itself, as without it (gitrepository-layout(5)).
+PROTECTED: tuple[Protected, ...] = (
+    Protected(".git/hooks", "", "git runs them"),
+    Protected(".git/config", None, "core.fsmonitor, core.sshCommand, filters: git runs them"),
+    Protected(".git/config.worktree", None, "as .git/config"),
+    Protected(".git/commondir", ".", "names the directory of config and hooks"),
+    Protected(".git/modules/*/hooks", None, "a submodule's hooks"),
+    Protected(".git/modules/*/config", None, "a submodule's config"),
+    Protected(".git/modules/*/commondir", None, "as .git/commondir"),
+    Protected(".git/worktrees/*/commondir", None, "as .git/commondir"),
+    Protected(".git/worktrees/*/config.worktree", None, "as .git/config"),
+    Protected(".vscode", "", _EDITOR),
+    Protected(".idea", "", _EDITOR),
+    Protected(".zed", "", _EDITOR),
+    Protected(".devcontainer", "", "an editor builds and starts what it describes"),
+    Protected(".claude", "", _AGENT),
+    Protected(".codex", "", _AGENT),
+    Protected(".cursor", "", _AGENT),
+    Protected(".gemini", "", _AGENT),
+    Protected(".agents", "", _AGENT),
+    Protected(".mcp.json", "", "an agent starts the servers that it names"),
+    Protected(".envrc", "", "direnv runs it"),
+    Protected(".bashrc", "", _SHELL),
+    Protected(".bash_profile", "", _SHELL),
+    Protected(".profile", "", _SHELL),
+    Protected(".zshrc", "", _SHELL),
+    Protected(".zprofile", "", _SHELL),
+    Protected(".zshenv", "", _SHELL),
+    Protected(".gitconfig", "", "as .git/config"),
+    Protected("~/.bashrc", "", _SHELL),
+    Protected("~/.bash_profile", "", _SHELL),
+    Protected("~/.bash_login", "", _SHELL),
+    Protected("~/.profile", "", _SHELL),
+    Protected("~/.zshrc", "", _SHELL),
+    Protected("~/.zprofile", "", _SHELL),
+    Protected("~/.zshenv", "", _SHELL),
+    Protected("~/.gitconfig", "", "as .git/config"),
+    Protected("~/.config/fish", "", _SHELL),
+    Protected("~/.config/git", "", "as .git/config"),
+    Protected("~/.config/autostart", "", "a desktop starts what lies there"),
+    Protected("~/.config/systemd/user", "", "systemd starts what lies there"),
+    Protected("~/.ssh", "", "keys that open this machine, and commands that ssh runs"),
+    Protected("~/.claude", "", _AGENT),
+    Protected("~/.codex", "", _AGENT),
+)
+
+
 class Preset(NamedTuple):
-    """`fields`: what SandboxConfig takes; `opens`: what a payload can reach, in one sentence."""
+    """`fields`: what SandboxConfig takes; `opens`: what a payload can reach, in one sentence;
+    `protected`: what it cannot write, besides ocisbx's own code wherever there is any."""
 
     description: str
     opens: str
     fields: Mapping[str, Any]
+    protected: tuple[Protected, ...] = PROTECTED
 
 
 PRESETS: dict[str, Preset] = {
@@ -77,6 +145,7 @@ PRESETS: dict[str, Preset] = {
             "network": "host",
             "isolation": {"level": "baseline", "read_only_root": False},
         },
+        protected=(),
     ),
 }
 

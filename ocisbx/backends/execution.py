@@ -50,8 +50,12 @@ class OciExecution:
         bundle: BundleDirectory,
         client: RuntimeClient,
         stdio: PayloadStdio,
+        inspect: Callable[[int], str] | None = None,
     ) -> None:
+        """`inspect`: says what is wrong with the container of this init, before the payload runs;
+        empty: nothing."""
         self.id = container_id
+        self._inspect = inspect
         self.clock = Clock(started=time.monotonic())
         self.stdio = stdio
         self._plan = plan
@@ -79,7 +83,8 @@ class OciExecution:
         self._exited: protocol.Exited | None = None
         self._timeout_at: float | None = None
         self._cleanup_at: float | None = None
-        self._hung = ""
+        # Why it was given up before the payload ran.
+        self._given_up = ""
         self.verdict: Verdict | Failure | None = None
 
     def start(self) -> None:
@@ -221,7 +226,7 @@ class OciExecution:
         if self._ready:
             self._ending.begin(Reason.TIMEOUT, now, self._plan.grace_s)
         else:
-            self._hung = f"it had not started the container after {self._call.start_timeout_s:g} s"
+            self._given_up = f"it had not started the container after {self._call.start_timeout_s:g} s"
             self._give_up()
 
     def _take_wishes(self) -> None:
@@ -268,10 +273,14 @@ class OciExecution:
 
     def _on_ready(self, pid: int) -> None:
         assert self._socket is not None
-        self._ready = True
         if pid > 0:
             with contextlib.suppress(ProcessLookupError):
                 self._init = os.pidfd_open(pid)
+        if self._inspect is not None and (wrong := self._inspect(pid)):
+            self._given_up = wrong
+            self._give_up()
+            return
+        self._ready = True
         self._tell(Step.CREATED)
         if self._ending.reason is not None:
             # Cancelled meanwhile: an init that hears a hang-up ends without a payload.
@@ -366,7 +375,7 @@ class OciExecution:
         ended = status.exit_code if status.signal is None else -status.signal
         words = ""
         if not isinstance(self._report, End):
-            words = self._hung or last_error(self._bundle.log, self._printed)
+            words = self._given_up or last_error(self._bundle.log, self._printed)
         return Evidence(
             ready=self._ready,
             started=self._started,

@@ -151,6 +151,9 @@ def _bare_plan(path: str, document: dict[str, Any], template: Template, root: st
         enforcement={},
         warnings=(),
         guards=(),
+        placeholders=(),
+        covers=(),
+        verified=(),
         sandbox_toml=settings.to_toml(),
     )
 

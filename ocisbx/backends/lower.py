@@ -11,7 +11,8 @@ import secrets
 from typing import TYPE_CHECKING
 
 from ocisbx.container.resolve import merge_preset, resolve
-from ocisbx.plan import Guard, Plan, RootNode, Shown, Template, fingerprint
+from ocisbx.host import PathKind
+from ocisbx.plan import Guard, Plan, RootNode, Shown, Sight, Template, fingerprint
 from ocisbx.probe.gather import gather
 from ocisbx.quirks import find_quirks
 from ocisbx.result import Enforced, RuntimeInfo
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.container.model import ContainerConfig, Node
     from ocisbx.host import Host
+
+# How many directories a plan with globs looks at before it is used again.
+WALKED_LIMIT = 2000
 
 
 def compile_plan(config: SandboxConfig) -> Plan:
@@ -57,7 +61,11 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         environment=container.environment.fixed,
         inherit=container.environment.inherit,
         workdir=container.workdir,
-        shown=tuple(Shown(bind.source, bind.target) for bind in container.binds),
+        shown=tuple(
+            Shown(bind.source, bind.target)
+            for bind in container.binds
+            if bind.source.startswith("/")
+        ),
         owner=(identity.uid_map[0].host + identity.uid, identity.gid_map[0].host + identity.gid)
         if shifted
         else None,
@@ -72,6 +80,9 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         },
         warnings=container.warnings,
         guards=(),
+        placeholders=container.placeholders,
+        covers=container.covers,
+        verified=container.verified,
         sandbox_toml=config.to_toml(),
     )
 
@@ -119,13 +130,28 @@ def make_template(container: ContainerConfig) -> Template:
 
 def _guards(host: Host) -> tuple[Guard, ...]:
     """What must still be so for the plan to be used again."""
-    exact = [runtime.path for runtime in host.runtimes]
-    exact += ["/etc/subuid", "/etc/subgid", *host.texts]
+    content = [runtime.path for runtime in host.runtimes]
+    content += ["/etc/subuid", "/etc/subgid", *host.texts]
     # A directory's mtime changes when an entry comes or goes.
-    exact += list(host.listings)
-    identity = [path for path in host.paths if path not in exact]
-    return tuple(
-        Guard(path, precise, fingerprint(path, exact=precise))
-        for paths, precise in ((exact, True), (identity, False))
-        for path in dict.fromkeys(paths)
-    )
+    content += list(host.listings)
+    sights: list[tuple[str, Sight]] = [(path, "content") for path in content]
+    sights += [(path, "identity") for path in host.paths if path not in content]
+    guards = [Guard(path, sight, fingerprint(path, sight)) for path, sight in dict.fromkeys(sights)]
+    return (*guards, *_rule_guards(host))
+
+
+def _rule_guards(host: Host) -> list[Guard]:
+    """Where the rules of [filesystem] led, and what their globs were looked for in."""
+    sights: list[tuple[str, Sight]] = []
+    for pattern, found in host.matches.items():
+        sights += [(directory, "entries") for directory in found.walked]
+        for place in found.places:
+            if place.missing:
+                sights.append((place.missing, "blank"))
+            sights += [(link.path, "identity") for link in place.links]
+            if place.kind is not PathKind.MISSING and place.missing != place.real:
+                sights.append((pattern if not found.walked else place.real, "identity"))
+    if sum(sight == "entries" for _, sight in sights) > WALKED_LIMIT:
+        # Looking at so many directories costs more than a plan: this one is used once.
+        return [Guard("/", "entries", ())]
+    return [Guard(path, sight, fingerprint(path, sight)) for path, sight in dict.fromkeys(sights)]

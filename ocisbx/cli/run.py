@@ -130,7 +130,7 @@ def find_plan(options: Mapping[str, Any]) -> Plan:
     """
     decisive = {o.key: options[o.key] for o in CONTAINER if o.key in options}
     file = config_path(options)
-    seen = None if file is None else [file, fingerprint(file, exact=True)]
+    seen = None if file is None else [file, fingerprint(file, "content")]
     try:
         key = plan_key({"options": decisive, "config": seen})
     except FileNotFoundError:

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 from ocisbx.container import paths, view
 from ocisbx.container.layout import Layout
 from ocisbx.container.model import Bind, Identity, Node, Root, Tmpfs
+from ocisbx.container.paths import is_below
 from ocisbx.errors import ConfigError
-from ocisbx.host import Host, Link, PathKind
+from ocisbx.host import Host, Link, PathFact, PathKind
 from ocisbx.mounts import parse_workspace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ocisbx.config import SandboxConfig, Volume
     from ocisbx.container.paths import Given
+    from ocisbx.container.rules import Rule
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -41,9 +45,15 @@ class Files:
 
 
 def choose_files(
-    merged: SandboxConfig, host: Host, who: Identity, names: view.Names, *, read_only_root: bool
+    merged: SandboxConfig,
+    host: Host,
+    who: Identity,
+    names: view.Names,
+    *,
+    rules: Sequence[Rule],
+    read_only_root: bool,
 ) -> Files:
-    """Lay the container's files out.
+    """Lay the container's files out; of the rules those that give something.
 
     Raises:
         ConfigError: a path is missing, not a sandbox's to have, or cannot be where it should.
@@ -65,7 +75,7 @@ def choose_files(
         layout.add_tmpfs(tmpfs)
     if merged.network == "host":
         _add_resolver(layout, host)
-    workdir = _add_requested(layout, host, merged)
+    workdir = _add_requested(layout, host, merged, rules)
     layout.add_workdir(workdir)
     return Files(
         root=Root(directory=direct, read_only=read_only_root, nodes=() if direct else layout.nodes),
@@ -130,7 +140,9 @@ class Wanted:
     links: tuple[Link, ...] = ()
 
 
-def _add_requested(layout: Layout, host: Host, merged: SandboxConfig) -> str:
+def _add_requested(
+    layout: Layout, host: Host, merged: SandboxConfig, rules: Sequence[Rule]
+) -> str:
     """Workspace, volumes and tmpfs of the caller, parents first; returns the working directory."""
     wanted = [_wanted_volume(host, volume) for volume in merged.volumes]
     for target, size in merged.tmpfs.items():
@@ -141,6 +153,7 @@ def _add_requested(layout: Layout, host: Host, merged: SandboxConfig) -> str:
         given, read_only = workspace
         target = paths.check_target(given.real, "workspace")
         wanted.append(Wanted(_bind(host, given, target, read_only=read_only), given.fact.links))
+    wanted += _allowed(host, rules, [want.mount for want in wanted])
     for want in sorted(wanted, key=lambda want: want.mount.target.split("/")):
         if isinstance(want.mount, Tmpfs):
             layout.add_tmpfs(want.mount)
@@ -153,9 +166,27 @@ def _add_requested(layout: Layout, host: Host, merged: SandboxConfig) -> str:
     return workspace[0].written if workspace is not None else "/"
 
 
+def _allowed(host: Host, rules: Sequence[Rule], mounts: Sequence[Bind | Tmpfs]) -> list[Wanted]:
+    """What `allow_write` gives that no other mount shows at its own place (container/policy.py
+    makes writable what one shows)."""
+    found = []
+    for rule in rules:
+        places = host.matches[rule.pattern].places if rule.verb == "allow_write" else ()
+        for place in places:
+            fact = PathFact(kind=place.kind, real=place.real, links=place.links)
+            given = paths.check_volume(host, rule.written, fact, "filesystem.allow_write:")
+            if not any(
+                isinstance(one, Bind) and one.source == one.target and is_below(given.real, one.source)
+                for one in mounts
+            ):
+                target = paths.check_target(given.real, "filesystem.allow_write")
+                found.append(Wanted(_bind(host, given, target, read_only=False), fact.links))
+    return found
+
+
 def _wanted_volume(host: Host, volume: Volume) -> Wanted:
     """A volume whose target is its source stands at its real place, with the links to it."""
-    given = paths.check_volume(host, volume.source)
+    given = paths.check_volume(host, volume.source, host.fact(volume.source))
     plain = paths.clean(volume.target) == paths.clean(volume.source)
     target = paths.check_target(given.real if plain else volume.target, "volume")
     bind = _bind(host, given, target, read_only=volume.read_only)

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from ocisbx.host import RuntimeBinary
+from ocisbx.placeholder import Placeholder
 from ocisbx.result import EnforcementState
 
 
@@ -29,7 +30,8 @@ class Node(Resolved):
 
 
 class Bind(Resolved):
-    """A host path at `target`; `idmap`: with the container's id mapping on the mount."""
+    """A host path at `target`; `idmap`: with the container's id mapping on the mount. A relative
+    source lies in the bundle."""
 
     source: str
     target: str
@@ -145,5 +147,9 @@ class ContainerConfig(Resolved):
     cell: Literal["none", "mount", "user"]
     cgroup: bool
     annotations: dict[str, str]
+    # See container/policy.py.
+    placeholders: tuple[Placeholder, ...]
+    covers: tuple[str, ...]
+    verified: tuple[tuple[str, str, bool], ...]
     enforcement: dict[str, EnforcementEntry]
     warnings: tuple[str, ...]

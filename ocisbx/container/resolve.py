@@ -8,8 +8,9 @@ from ocisbx.capabilities import apply_capabilities
 from ocisbx.config import SandboxConfig
 from ocisbx.container import identity, limits, view
 from ocisbx.container.files import choose_files
-from ocisbx.container.limits import Asked, refuse_or_declare
+from ocisbx.container.limits import Asked
 from ocisbx.container.model import (
+    Bind,
     Capture,
     Confinement,
     ContainerConfig,
@@ -17,6 +18,8 @@ from ocisbx.container.model import (
     Environment,
     Identity,
 )
+from ocisbx.container.policy import apply_rules, declare
+from ocisbx.container.rules import collect_rules, given_paths
 from ocisbx.container.select import select_runtime
 from ocisbx.errors import Unsupported
 from ocisbx.mounts import parse_workspace
@@ -26,6 +29,9 @@ from ocisbx.result import EnforcementState
 from ocisbx.values import UNLIMITED
 
 if TYPE_CHECKING:
+    from ocisbx.container.files import Files
+    from ocisbx.container.policy import PathPolicy
+    from ocisbx.container.rules import Given, Rule
     from ocisbx.host import Host
 
 T = TypeVar("T")
@@ -75,11 +81,16 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         merged.user, host, quirks, cell, own_root=read_only_root or _is_host(merged.rootfs)
     )
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
-    files = choose_files(merged, host, who, names, read_only_root=read_only_root)
+    given = given_paths(merged, host.paths, host.cwd)
+    rules = collect_rules(merged, given, host.home, host.own_code)
+    files = choose_files(merged, host, who, names, rules=rules, read_only_root=read_only_root)
+    policy = _path_policy(merged, host, files, rules, given)
     confinement, entries = _confine(config, merged, level, host)
     asked = _asked_limits(config, merged)
     held, limit_entries = limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
-    entries |= _plain_entries(config, merged, read_only_root=read_only_root)
+    entries |= _plain_entries(merged, read_only_root=read_only_root)
+    if rules:
+        entries["filesystem"] = declare(rules, merged.preset, policy, merged.allow_degraded)
     entries |= limit_entries | {"user_namespace": who_entry}
     return ContainerConfig(
         machine=host.machine,
@@ -87,7 +98,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         hostname=names.hostname,
         workdir=files.workdir,
         root=files.root,
-        binds=files.binds,
+        binds=policy.binds,
         tmpfs=files.tmpfs,
         identity=who,
         environment=_environment(merged, who, files.workdir),
@@ -102,6 +113,9 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         cell=cell,
         cgroup=host.uid == 0 and host.cgroups.delegated and quirks.root_cgroup,
         annotations=dict(merged.annotations),
+        placeholders=policy.placeholders,
+        covers=policy.covers,
+        verified=policy.verified,
         enforcement=dict(sorted(entries.items())),
         warnings=warnings,
     )
@@ -178,9 +192,20 @@ def _asked_limits(config: SandboxConfig, merged: SandboxConfig) -> dict[str, Ask
     return asked
 
 
-def _plain_entries(
-    config: SandboxConfig, merged: SandboxConfig, *, read_only_root: bool
-) -> dict[str, EnforcementEntry]:
+def _path_policy(
+    merged: SandboxConfig, host: Host, files: Files, rules: tuple[Rule, ...], given: Given
+) -> PathPolicy:
+    binds = list(files.binds)
+    if files.root.directory is not None:
+        root = Bind(source=files.root.directory, target="/", read_only=files.root.read_only)
+        binds.insert(0, root)
+    named = {host.paths[volume.source].real for volume in merged.volumes}
+    if given.workspace is not None:
+        named.add(given.workspace)
+    return apply_rules(rules, host, binds, files.tmpfs, named)
+
+
+def _plain_entries(merged: SandboxConfig, *, read_only_root: bool) -> dict[str, EnforcementEntry]:
     network = merged.network or "none"
     how = "a network namespace with loopback only" if network == "none" else "the host's network"
     entries = {
@@ -188,17 +213,6 @@ def _plain_entries(
         "read_only_root": _enforced(read_only_root, "mount namespace"),
         "kernel": _enforced("shared", "the host's kernel, through a seccomp filter"),
     }
-    policy = merged.filesystem
-    asked = [*policy.allow_write, *policy.deny_read, *policy.deny_write]
-    if asked:
-        entries["filesystem"] = refuse_or_declare(
-            "filesystem",
-            Asked(", ".join(asked), demanded=config.filesystem == policy),
-            "this version does not enforce [filesystem] rules",
-            "give directories with --workspace and --volume instead, "
-            "or go on without the rules: --allow-degraded filesystem",
-            merged.allow_degraded,
-        )
     return entries
 
 

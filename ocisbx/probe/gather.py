@@ -10,17 +10,21 @@ import resource
 from typing import TYPE_CHECKING
 
 from ocisbx.container.paths import clean, is_below
+from ocisbx.container.rules import collect_rules, given_paths
 from ocisbx.container.view import LISTED
 from ocisbx.errors import ConfigError
-from ocisbx.host import Cgroups, Entry, Host, IdRange, PathFact
+from ocisbx.host import Cgroups, Entry, Host, IdRange, Matches, PathFact
 from ocisbx.mounts import parse_workspace
 from ocisbx.places import find_places
-from ocisbx.probe import paths
+from ocisbx.probe import paths, policy
 from ocisbx.probe.programs import find_program
 from ocisbx.probe.runtimes import find_runtimes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ocisbx.config import SandboxConfig
+    from ocisbx.container.rules import Given
 
 TEXT_LIMIT_BYTES = 1 << 20
 
@@ -45,6 +49,15 @@ def gather(config: SandboxConfig) -> Host:
         RuntimeMissing: a runtime given by path is not one.
     """
     facts = path_facts(config)
+    given = given_paths(config, facts, _cwd_if_any())
+    home = os.path.realpath(_home(os.geteuid()))
+    matches = policy.find_matches(collect_rules(config, given, home, ()))
+    writable = (*given.writable, *_allowed(config, given, matches))
+    runtimes = find_runtimes(config.runtime.names, writable)
+    own_code = policy.own_code((one.path for one in runtimes), given.writable)
+    matches |= policy.find_matches(
+        rule for rule in collect_rules(config, given, home, own_code) if rule.origin == "own code"
+    )
     places = find_places()
     uid = os.geteuid()
     release = platform.release()
@@ -53,7 +66,7 @@ def gather(config: SandboxConfig) -> Host:
         kernel=release,
         uid=uid,
         gid=os.getegid(),
-        home=os.path.realpath(_home(uid)),
+        home=home,
         cwd=_cwd_if_any(),
         hostname=platform.node(),
         max_user_namespaces=_number("/proc/sys/user/max_user_namespaces"),
@@ -67,13 +80,16 @@ def gather(config: SandboxConfig) -> Host:
         subordinate_gids=subordinate_ids("/etc/subgid", uid),
         own_uids=own_ids("/proc/self/uid_map"),
         own_gids=own_ids("/proc/self/gid_map"),
-        idmap_ready=uid == 0 and _all_idmappable(facts, release),
+        idmap_ready=uid == 0
+        and _all_idmappable([*(fact.real for fact in facts.values()), *writable], release),
         cgroups=cgroups(),
         rlimits=_rlimits(),
-        runtimes=find_runtimes(config.runtime.names, _writable(config, facts)),
+        runtimes=runtimes,
         own_directories=tuple(map(os.path.realpath, (places.runtime, places.cache, places.state))),
         paths=facts,
         listings=_listings(config, facts),
+        matches=matches,
+        own_code=own_code,
         texts=_texts(config),
     )
 
@@ -85,9 +101,18 @@ def path_facts(config: SandboxConfig) -> dict[str, PathFact]:
     if workspace is not None:
         named.append(_cwd() if workspace.path is None else clean(workspace.path))
     named += [volume.source for volume in config.volumes]
+    # Where a mount point may lie in the workspace.
+    named += [clean(target) for target in _inner_targets(config)]
     if config.rootfs not in (None, "host"):
         named.append(config.rootfs or "")
     return {path: paths.look_at(path) for path in named}
+
+
+def _inner_targets(config: SandboxConfig) -> list[str]:
+    """Targets of mounts, if there are rules because of which no mount point can be made."""
+    if not (config.filesystem.deny_read or config.filesystem.deny_write):
+        return []
+    return [*(volume.target for volume in config.volumes), *config.tmpfs]
 
 
 def _texts(config: SandboxConfig) -> dict[str, str]:
@@ -178,14 +203,17 @@ def _cwd_if_any() -> str:
         return "/"
 
 
-def _writable(config: SandboxConfig, facts: dict[str, PathFact]) -> tuple[str, ...]:
-    """The host's directories that the payload may write: no program in them is ours to run."""
-    found = [facts[v.source].real for v in config.volumes if not v.read_only]
-    workspace = parse_workspace(config.workspace or ":rw")
-    if workspace is not None and not workspace.read_only:
-        path = _cwd() if workspace.path is None else clean(workspace.path)
-        found.append(facts[path].real)
-    return tuple(found)
+def _allowed(
+    config: SandboxConfig, given: Given, matches: dict[str, Matches]
+) -> tuple[str, ...]:
+    """What `allow_write` leads to: as in all that the payload may write, no program there is
+    ours to run."""
+    return tuple(
+        place.real
+        for rule in collect_rules(config, given, "/", ())
+        if rule.verb == "allow_write"
+        for place in matches[rule.pattern].places
+    )
 
 
 def _number(path: str) -> int | None:
@@ -251,12 +279,12 @@ def _rlimits() -> dict[str, tuple[int, int]]:
     return {name: resource.getrlimit(getattr(resource, name)) for name in names}
 
 
-def _all_idmappable(facts: dict[str, PathFact], release: str) -> bool:
+def _all_idmappable(given: Iterable[str], release: str) -> bool:
     """Whether every path that the caller gives lies on a file system that takes idmapped mounts."""
     mounts = _mounts()
     version = tuple(int(part) for part in release.split("-", maxsplit=1)[0].split(".")[:2])
-    for fact in facts.values():
-        covering = [point for point in mounts if is_below(fact.real, point)]
+    for path in given:
+        covering = [point for point in mounts if is_below(path, point)]
         since = IDMAP_FILESYSTEMS.get(mounts[max(covering, key=len)])
         if since is None or version < since:
             return False
