@@ -226,7 +226,9 @@ class OciExecution:
         if self._ready:
             self._ending.begin(Reason.TIMEOUT, now, self._plan.grace_s)
         else:
-            self._given_up = f"it had not started the container after {self._call.start_timeout_s:g} s"
+            self._given_up = (
+                f"it had not started the container after {self._call.start_timeout_s:g} s"
+            )
             self._give_up()
 
     def _take_wishes(self) -> None:

@@ -10,6 +10,7 @@ from ocisbx.container import paths, view
 from ocisbx.container.layout import Layout
 from ocisbx.container.model import Bind, Identity, Node, Root, Tmpfs
 from ocisbx.container.paths import is_below
+from ocisbx.container.rules import led_to
 from ocisbx.errors import ConfigError
 from ocisbx.host import Host, Link, PathFact, PathKind
 from ocisbx.mounts import parse_workspace
@@ -140,9 +141,7 @@ class Wanted:
     links: tuple[Link, ...] = ()
 
 
-def _add_requested(
-    layout: Layout, host: Host, merged: SandboxConfig, rules: Sequence[Rule]
-) -> str:
+def _add_requested(layout: Layout, host: Host, merged: SandboxConfig, rules: Sequence[Rule]) -> str:
     """Workspace, volumes and tmpfs of the caller, parents first; returns the working directory."""
     wanted = [_wanted_volume(host, volume) for volume in merged.volumes]
     for target, size in merged.tmpfs.items():
@@ -171,12 +170,14 @@ def _allowed(host: Host, rules: Sequence[Rule], mounts: Sequence[Bind | Tmpfs]) 
     makes writable what one shows)."""
     found = []
     for rule in rules:
-        places = host.matches[rule.pattern].places if rule.verb == "allow_write" else ()
+        places = led_to(host, rule).places if rule.verb == "allow_write" else ()
         for place in places:
             fact = PathFact(kind=place.kind, real=place.real, links=place.links)
             given = paths.check_volume(host, rule.written, fact, "filesystem.allow_write:")
             if not any(
-                isinstance(one, Bind) and one.source == one.target and is_below(given.real, one.source)
+                isinstance(one, Bind)
+                and one.source == one.target
+                and is_below(given.real, one.source)
                 for one in mounts
             ):
                 target = paths.check_target(given.real, "filesystem.allow_write")

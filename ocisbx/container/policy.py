@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.container.model import Bind, EnforcementEntry
 from ocisbx.container.paths import is_below
-from ocisbx.container.rules import is_glob
+from ocisbx.container.rules import is_glob, led_to
 from ocisbx.errors import ConfigError, Unsupported
 from ocisbx.host import PathKind
 from ocisbx.placeholder import Placeholder
@@ -92,7 +92,11 @@ def _is_cover(bind: Bind) -> bool:
 
 
 def apply_rules(
-    rules: Sequence[Rule], host: Host, binds: Sequence[Bind], tmpfs: Sequence[Tmpfs], given: set[str]
+    rules: Sequence[Rule],
+    host: Host,
+    binds: Sequence[Bind],
+    tmpfs: Sequence[Tmpfs],
+    given: set[str],
 ) -> PathPolicy:
     """The binds with those of `rules` among them. `given`: the sources that the caller named.
 
@@ -104,11 +108,11 @@ def apply_rules(
         place.real
         for rule in rules
         if rule.verb == "allow_write"
-        for place in host.matches[rule.pattern].places
+        for place in led_to(host, rule).places
     ]
     wishes: dict[str, Wish] = {}
     for rule in rules:
-        found = host.matches[rule.pattern]
+        found = led_to(host, rule)
         if found.cut:
             sweep.note(rule, f"{rule.written}: {found.cut}")
         for place in found.places:
@@ -147,7 +151,8 @@ def declare(
     more = f" (and {len(notes) - NOTES_SHOWN} more)" if len(notes) > NOTES_SHOWN else ""
     return EnforcementEntry(
         requested=", ".join(asked),
-        actual=", ".join(f"{n} {what}" for what, n in policy.counts.items() if n) or "nothing to do",
+        actual=", ".join(f"{n} {what}" for what, n in policy.counts.items() if n)
+        or "nothing to do",
         state=EnforcementState.PARTIAL if notes else EnforcementState.ENFORCED,
         how=how + ("; but " + "; ".join(notes[:NOTES_SHOWN]) + more if notes else ""),
     )
@@ -159,7 +164,8 @@ class _Sweep:
     def __init__(self, binds: Sequence[Bind], tmpfs: Sequence[Tmpfs], given: set[str]) -> None:
         self._first = tuple(binds)
         self._given = given
-        self._mounts: dict[str, Bind | Tmpfs] = {one.target: one for one in (*tmpfs, *binds)}
+        self._mounts: dict[str, Bind | Tmpfs] = {one.target: one for one in tmpfs}
+        self._mounts |= {one.target: one for one in binds}
         self._own: dict[str, Bind] = {}
         self._placeholders: dict[str, Placeholder] = {}
         self._notes: dict[tuple[bool, str], None] = {}
@@ -245,9 +251,7 @@ class _Sweep:
         elif wish.target == ground.target and wish.rule.origin != "caller":
             if wish.rule.origin == "own code" and not ground.read_only:
                 self.note(wish.rule, f"{ground.source}, which you give, is code that ocisbx runs")
-        elif wish.rule.verb == "deny_read" and not _is_cover(ground):
-            self._deny(wish, ground)
-        elif not ground.read_only:
+        elif not ground.read_only or (wish.rule.verb == "deny_read" and not _is_cover(ground)):
             self._deny(wish, ground)
 
     def _allow(self, wish: Wish, ground: Bind) -> None:

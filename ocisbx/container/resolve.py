@@ -208,12 +208,11 @@ def _path_policy(
 def _plain_entries(merged: SandboxConfig, *, read_only_root: bool) -> dict[str, EnforcementEntry]:
     network = merged.network or "none"
     how = "a network namespace with loopback only" if network == "none" else "the host's network"
-    entries = {
+    return {
         "network": _enforced(network, how),
         "read_only_root": _enforced(read_only_root, "mount namespace"),
         "kernel": _enforced("shared", "the host's kernel, through a seccomp filter"),
     }
-    return entries
 
 
 def _enforced(value: object, how: str) -> EnforcementEntry:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ocisbx.container.paths import clean, is_below
 from ocisbx.errors import ConfigError
+from ocisbx.host import Matches
 from ocisbx.mounts import parse_workspace
 from ocisbx.presets import PRESETS
 
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ocisbx.config import SandboxConfig
-    from ocisbx.host import PathFact
+    from ocisbx.host import Host, PathFact
 
 Verb = Literal["allow_write", "deny_read", "deny_write"]
 
 # Any number of directories, none too.
 ANY_DEPTH = "**"
+
+NOTHING = Matches()
 
 
 class Rule(NamedTuple):
@@ -63,6 +66,14 @@ def may_lead(names: Sequence[str], wanted: Sequence[str]) -> bool:
         if not fnmatchcase(names[at], part):
             return False
     return False
+
+
+def led_to(host: Host, rule: Rule) -> Matches:
+    """Where a rule leads. A described host may be silent about what a preset protects: then
+    nothing of it is there. Raises KeyError: it does not tell about a rule of the caller's."""
+    if rule.origin == "caller":
+        return host.matches[rule.pattern]
+    return host.matches.get(rule.pattern, NOTHING)
 
 
 class Given(NamedTuple):

@@ -203,9 +203,7 @@ def _cwd_if_any() -> str:
         return "/"
 
 
-def _allowed(
-    config: SandboxConfig, given: Given, matches: dict[str, Matches]
-) -> tuple[str, ...]:
+def _allowed(config: SandboxConfig, given: Given, matches: dict[str, Matches]) -> tuple[str, ...]:
     """What `allow_write` leads to: as in all that the payload may write, no program there is
     ours to run."""
     return tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ocisbx.container import rules
 from ocisbx.container.paths import is_below
@@ -29,7 +29,9 @@ SYSTEM_PREFIXES = ("/usr", "/usr/local")
 
 def find_matches(wanted: Iterable[rules.Rule]) -> dict[str, Matches]:
     """Where each pattern leads, by pattern; never raises, what cannot be seen is missing."""
-    deep = {rule.pattern: rule.verb != "allow_write" and rule.origin != "own code" for rule in wanted}
+    deep = {
+        rule.pattern: rule.verb != "allow_write" and rule.origin != "own code" for rule in wanted
+    }
     return {pattern: _find(pattern, deep=needed) for pattern, needed in deep.items()}
 
 
@@ -150,7 +152,7 @@ def _place(real: str, links: tuple[Link, ...], missing: str, *, deep: bool) -> P
     )
 
 
-def _parent(directory: str) -> str:
+def _parent(directory: str) -> Literal["ours", "closed", "others"]:
     if os.access(directory, os.W_OK):
         return "ours"
     try:
@@ -191,13 +193,18 @@ def own_code(runtimes: Iterable[str], writable: Iterable[str]) -> tuple[str, ...
     places = [package, *runtimes]
     places += [one for one in (sys.prefix, sys.base_prefix) if one not in SYSTEM_PREFIXES]
     if os.path.exists(f"{tree}/tools/run"):
-        places += [f"{tree}/tools", f"{tree}/pyproject.toml", os.path.dirname(source_tree_directory())]
+        places += [
+            f"{tree}/tools",
+            f"{tree}/pyproject.toml",
+            os.path.dirname(source_tree_directory()),
+        ]
     found = dict.fromkeys(map(os.path.realpath, places))
     tops = tuple(writable)
     return tuple(
         path
         for path in sorted(found)
-        if os.path.exists(path) and any(is_below(path, top) or is_below(top, path) for top in tops)
+        if os.path.exists(path)
+        and any(is_below(path, top) or is_below(top, path) for top in tops)
         # Of what lies in another of them nothing has to be said.
         and not any(path != other and is_below(path, other) for other in found)
     )
