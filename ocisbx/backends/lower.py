@@ -41,8 +41,6 @@ def compile_plan(config: SandboxConfig) -> Plan:
 def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan:
     """The plan of a container; pure, so without guards."""
     quirks = find_quirks(container.runtime.name, container.runtime.version)
-    identity = container.identity
-    shifted = host.uid == 0 and identity.uid_map[0].host != 0
     return Plan(
         template=make_template(container),
         nodes=tuple(_root_node(node) for node in container.root.nodes),
@@ -61,14 +59,8 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         environment=container.environment.fixed,
         inherit=container.environment.inherit,
         workdir=container.workdir,
-        shown=tuple(
-            Shown(bind.source, bind.target)
-            for bind in container.binds
-            if bind.source.startswith("/")
-        ),
-        owner=(identity.uid_map[0].host + identity.uid, identity.gid_map[0].host + identity.gid)
-        if shifted
-        else None,
+        shown=_shown(container),
+        owner=_owner(container, host),
         timeout_s=container.timeout_s,
         grace_s=container.grace_s,
         max_output_bytes=container.capture.max_bytes,
@@ -80,11 +72,25 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         },
         warnings=container.warnings,
         guards=(),
-        placeholders=container.placeholders,
-        covers=container.covers,
-        verified=container.verified,
+        placeholders=container.host_side.placeholders,
+        covers=container.host_side.covers,
+        verified=container.host_side.verified,
         sandbox_toml=config.to_toml(),
     )
+
+
+def _shown(container: ContainerConfig) -> tuple[Shown, ...]:
+    """What lies in the bundle (sources that are relative) is nothing of the host's."""
+    return tuple(
+        Shown(bind.source, bind.target) for bind in container.binds if bind.source.startswith("/")
+    )
+
+
+def _owner(container: ContainerConfig, host: Host) -> tuple[int, int] | None:
+    who = container.identity
+    if host.uid != 0 or who.uid_map[0].host == 0:
+        return None
+    return who.uid_map[0].host + who.uid, who.gid_map[0].host + who.gid
 
 
 def _may_share_root(container: ContainerConfig) -> bool:

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING
 
 from ocisbx.container import paths, view
 from ocisbx.container.layout import Layout
-from ocisbx.container.model import Bind, Identity, Node, Root, Tmpfs
+from ocisbx.container.model import (
+    Bind,
+    EnforcementEntry,
+    HostSide,
+    Identity,
+    Node,
+    Root,
+    Tmpfs,
+)
 from ocisbx.container.paths import is_below
-from ocisbx.container.rules import led_to
+from ocisbx.container.policy import apply_rules, declare
+from ocisbx.container.rules import collect_rules, given_paths, led_to
 from ocisbx.errors import ConfigError
 from ocisbx.host import Host, Link, PathFact, PathKind
 from ocisbx.mounts import parse_workspace
@@ -43,6 +52,8 @@ class Files:
     binds: tuple[Bind, ...]
     tmpfs: tuple[Tmpfs, ...]
     workdir: str
+    host_side: HostSide
+    enforcement: dict[str, EnforcementEntry]
 
 
 def choose_files(
@@ -51,13 +62,13 @@ def choose_files(
     who: Identity,
     names: view.Names,
     *,
-    rules: Sequence[Rule],
     read_only_root: bool,
 ) -> Files:
-    """Lay the container's files out; of the rules those that give something.
+    """Lay the container's files out.
 
     Raises:
         ConfigError: a path is missing, not a sandbox's to have, or cannot be where it should.
+        Unsupported: a rule of [filesystem] does not hold here.
     """
     direct = None
     if merged.rootfs in (None, "host"):
@@ -76,13 +87,19 @@ def choose_files(
         layout.add_tmpfs(tmpfs)
     if merged.network == "host":
         _add_resolver(layout, host)
+    given = given_paths(merged, host.paths, host.cwd)
+    rules = collect_rules(merged, given, host.home, host.own_code)
     workdir = _add_requested(layout, host, merged, rules)
     layout.add_workdir(workdir)
+    root = Root(directory=direct, read_only=read_only_root, nodes=() if direct else layout.nodes)
+    policy = apply_rules(rules, host, root, (layout.binds, layout.tmpfs), given.sources)
     return Files(
-        root=Root(directory=direct, read_only=read_only_root, nodes=() if direct else layout.nodes),
-        binds=layout.binds,
+        root=root,
+        binds=policy.binds,
         tmpfs=layout.tmpfs,
         workdir=workdir,
+        host_side=policy.host_side,
+        enforcement=declare(rules, merged.preset, policy, merged.allow_degraded),
     )
 
 

@@ -114,6 +114,19 @@ class Capture(Resolved):
     combine: bool
 
 
+class HostSide(Resolved):
+    """What the path policy (container/policy.py) needs besides mounts.
+
+    `placeholders` are made on the host first; `covers` are the sources that lie in the bundle;
+    `verified` is what of the host may be mounted (source, target, writable) where that has to be
+    looked at before the payload starts.
+    """
+
+    placeholders: tuple[Placeholder, ...] = ()
+    covers: tuple[str, ...] = ()
+    verified: tuple[tuple[str, str, bool], ...] = ()
+
+
 class EnforcementEntry(Resolved):
     """One line of the result's `enforcement`."""
 
@@ -147,9 +160,6 @@ class ContainerConfig(Resolved):
     cell: Literal["none", "mount", "user"]
     cgroup: bool
     annotations: dict[str, str]
-    # See container/policy.py.
-    placeholders: tuple[Placeholder, ...]
-    covers: tuple[str, ...]
-    verified: tuple[tuple[str, str, bool], ...]
+    host_side: HostSide
     enforcement: dict[str, EnforcementEntry]
     warnings: tuple[str, ...]

@@ -12,9 +12,9 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
-from ocisbx.container.model import Bind, EnforcementEntry
+from ocisbx.container.model import Bind, EnforcementEntry, HostSide
 from ocisbx.container.paths import is_below
-from ocisbx.container.rules import is_glob, led_to
+from ocisbx.container.rules import allowed_paths, is_glob, led_to
 from ocisbx.errors import ConfigError, Unsupported
 from ocisbx.host import PathKind
 from ocisbx.placeholder import Placeholder
@@ -23,7 +23,7 @@ from ocisbx.result import EnforcementState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from ocisbx.container.model import Tmpfs
+    from ocisbx.container.model import Root, Tmpfs
     from ocisbx.container.rules import Rule, Verb
     from ocisbx.host import Host, Place
 
@@ -73,18 +73,15 @@ class PathPolicy(NamedTuple):
     counts: dict[str, int]
 
     @property
-    def verified(self) -> tuple[tuple[str, str, bool], ...]:
-        """What of the host may be mounted (source, target, writable), where its own directories
-        are mounted onto themselves: whoever writes in them could put a symlink there meanwhile.
-        Empty: nobody can."""
-        if not self.selves:
-            return ()
-        return tuple((bind.source, bind.target, not bind.read_only) for bind in self.given)
-
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """The sources in the bundle that the binds use."""
-        return tuple(sorted({bind.source for bind in self.binds if _is_cover(bind)}))
+    def host_side(self) -> HostSide:
+        """Where the host's directories are mounted onto themselves, whoever writes in them could
+        put a symlink there meanwhile: what is mounted then has to be verified."""
+        given = ((bind.source, bind.target, not bind.read_only) for bind in self.given)
+        return HostSide(
+            placeholders=self.placeholders,
+            covers=tuple(sorted({bind.source for bind in self.binds if _is_cover(bind)})),
+            verified=tuple(given) if self.selves else (),
+        )
 
 
 def _is_cover(bind: Bind) -> bool:
@@ -94,22 +91,21 @@ def _is_cover(bind: Bind) -> bool:
 def apply_rules(
     rules: Sequence[Rule],
     host: Host,
-    binds: Sequence[Bind],
-    tmpfs: Sequence[Tmpfs],
-    given: set[str],
+    root: Root,
+    mounts: tuple[Sequence[Bind], Sequence[Tmpfs]],
+    given: Collection[str],
 ) -> PathPolicy:
     """The binds with those of `rules` among them. `given`: the sources that the caller named.
 
     Raises:
         ConfigError: rules contradict each other or the mounts.
     """
+    binds, tmpfs = mounts
+    if root.directory is not None:
+        top = Bind(source=root.directory, target="/", read_only=root.read_only)
+        binds = (top, *binds)
     sweep = _Sweep(binds, tmpfs, given)
-    allowed = [
-        place.real
-        for rule in rules
-        if rule.verb == "allow_write"
-        for place in led_to(host, rule).places
-    ]
+    allowed = allowed_paths(rules, host.matches)
     wishes: dict[str, Wish] = {}
     for rule in rules:
         found = led_to(host, rule)
@@ -129,13 +125,15 @@ def apply_rules(
 
 def declare(
     rules: Sequence[Rule], preset: str, policy: PathPolicy, allow_degraded: Collection[str]
-) -> EnforcementEntry:
-    """The line of `enforcement`.
+) -> dict[str, EnforcementEntry]:
+    """The line of `enforcement`; none without rules.
 
     Raises:
         Unsupported: a rule of the caller's does not wholly hold, and `allow_degraded` names
             neither `filesystem` nor `all`.
     """
+    if not rules:
+        return {}
     demanded = [why for mine, why in policy.notes if mine]
     if demanded and not {"filesystem", "all"} & set(allow_degraded):
         raise Unsupported(
@@ -149,19 +147,22 @@ def declare(
     how = HOW + (GLOBS if any(is_glob(rule.written) for rule in rules) else "")
     notes = [why for _, why in policy.notes]
     more = f" (and {len(notes) - NOTES_SHOWN} more)" if len(notes) > NOTES_SHOWN else ""
-    return EnforcementEntry(
+    entry = EnforcementEntry(
         requested=", ".join(asked),
         actual=", ".join(f"{n} {what}" for what, n in policy.counts.items() if n)
         or "nothing to do",
         state=EnforcementState.PARTIAL if notes else EnforcementState.ENFORCED,
         how=how + ("; but " + "; ".join(notes[:NOTES_SHOWN]) + more if notes else ""),
     )
+    return {"filesystem": entry}
 
 
 class _Sweep:
     """The container's mounts while the rules are laid over them."""
 
-    def __init__(self, binds: Sequence[Bind], tmpfs: Sequence[Tmpfs], given: set[str]) -> None:
+    def __init__(
+        self, binds: Sequence[Bind], tmpfs: Sequence[Tmpfs], given: Collection[str]
+    ) -> None:
         self._first = tuple(binds)
         self._given = given
         self._mounts: dict[str, Bind | Tmpfs] = {one.target: one for one in tmpfs}

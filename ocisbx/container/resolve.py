@@ -10,7 +10,6 @@ from ocisbx.container import identity, limits, view
 from ocisbx.container.files import choose_files
 from ocisbx.container.limits import Asked
 from ocisbx.container.model import (
-    Bind,
     Capture,
     Confinement,
     ContainerConfig,
@@ -18,8 +17,6 @@ from ocisbx.container.model import (
     Environment,
     Identity,
 )
-from ocisbx.container.policy import apply_rules, declare
-from ocisbx.container.rules import collect_rules, given_paths
 from ocisbx.container.select import select_runtime
 from ocisbx.errors import Unsupported
 from ocisbx.mounts import parse_workspace
@@ -29,9 +26,6 @@ from ocisbx.result import EnforcementState
 from ocisbx.values import UNLIMITED
 
 if TYPE_CHECKING:
-    from ocisbx.container.files import Files
-    from ocisbx.container.policy import PathPolicy
-    from ocisbx.container.rules import Given, Rule
     from ocisbx.host import Host
 
 T = TypeVar("T")
@@ -74,23 +68,17 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
     merged = _checked(merge_preset(config))
     level = ISOLATION_LEVELS[merged.isolation.level or DEFAULT_LEVEL]
     runtime = select_runtime(merged.runtime.names, host)
-    quirks = find_quirks(runtime.name, runtime.version)
-    cell = identity.choose_cell(host, quirks)
+    cell = identity.choose_cell(host, quirks := find_quirks(runtime.name, runtime.version))
     read_only_root = _given(merged.isolation.read_only_root, level.read_only_root)
     who, who_entry, warnings = identity.choose_identity(
         merged.user, host, quirks, cell, own_root=read_only_root or _is_host(merged.rootfs)
     )
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
-    given = given_paths(merged, host.paths, host.cwd)
-    rules = collect_rules(merged, given, host.home, host.own_code)
-    files = choose_files(merged, host, who, names, rules=rules, read_only_root=read_only_root)
-    policy = _path_policy(merged, host, files, rules, given)
+    files = choose_files(merged, host, who, names, read_only_root=read_only_root)
     confinement, entries = _confine(config, merged, level, host)
     asked = _asked_limits(config, merged)
     held, limit_entries = limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
-    entries |= _plain_entries(merged, read_only_root=read_only_root)
-    if rules:
-        entries["filesystem"] = declare(rules, merged.preset, policy, merged.allow_degraded)
+    entries |= _plain_entries(merged, read_only_root=read_only_root) | files.enforcement
     entries |= limit_entries | {"user_namespace": who_entry}
     return ContainerConfig(
         machine=host.machine,
@@ -98,7 +86,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         hostname=names.hostname,
         workdir=files.workdir,
         root=files.root,
-        binds=policy.binds,
+        binds=files.binds,
         tmpfs=files.tmpfs,
         identity=who,
         environment=_environment(merged, who, files.workdir),
@@ -113,9 +101,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         cell=cell,
         cgroup=host.uid == 0 and host.cgroups.delegated and quirks.root_cgroup,
         annotations=dict(merged.annotations),
-        placeholders=policy.placeholders,
-        covers=policy.covers,
-        verified=policy.verified,
+        host_side=files.host_side,
         enforcement=dict(sorted(entries.items())),
         warnings=warnings,
     )
@@ -190,19 +176,6 @@ def _asked_limits(config: SandboxConfig, merged: SandboxConfig) -> dict[str, Ask
             mine = getattr(config.limits, field)
             asked[field] = Asked(value, demanded=mine is not None and mine != {})
     return asked
-
-
-def _path_policy(
-    merged: SandboxConfig, host: Host, files: Files, rules: tuple[Rule, ...], given: Given
-) -> PathPolicy:
-    binds = list(files.binds)
-    if files.root.directory is not None:
-        root = Bind(source=files.root.directory, target="/", read_only=files.root.read_only)
-        binds.insert(0, root)
-    named = {host.paths[volume.source].real for volume in merged.volumes}
-    if given.workspace is not None:
-        named.add(given.workspace)
-    return apply_rules(rules, host, binds, files.tmpfs, named)
 
 
 def _plain_entries(merged: SandboxConfig, *, read_only_root: bool) -> dict[str, EnforcementEntry]:

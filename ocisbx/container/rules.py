@@ -76,21 +76,36 @@ def led_to(host: Host, rule: Rule) -> Matches:
     return host.matches.get(rule.pattern, NOTHING)
 
 
+def allowed_paths(rules: Sequence[Rule], matches: Mapping[str, Matches]) -> tuple[str, ...]:
+    """What `allow_write` leads to."""
+    return tuple(
+        place.real
+        for rule in rules
+        if rule.verb == "allow_write"
+        for place in matches[rule.pattern].places
+    )
+
+
 class Given(NamedTuple):
-    """What the caller hands over, by real path: the workspace, and all that can be written."""
+    """What the caller hands over, by real path: the workspace, what can be written, all of it."""
 
     workspace: str | None
     writable: tuple[str, ...]
+    sources: tuple[str, ...]
 
 
 def given_paths(merged: SandboxConfig, facts: Mapping[str, PathFact], cwd: str) -> Given:
-    """Workspace and writable directories; `facts` as in Host.paths."""
-    found = [facts[volume.source].real for volume in merged.volumes if not volume.read_only]
-    wanted = parse_workspace(merged.workspace or ":rw")
-    if wanted is None:
-        return Given(None, tuple(found))
-    workspace = facts[cwd if wanted.path is None else clean(wanted.path)].real
-    return Given(workspace, tuple(found if wanted.read_only else [*found, workspace]))
+    """`facts` as in Host.paths."""
+    rows = [(facts[volume.source].real, volume.read_only) for volume in merged.volumes]
+    workspace = None
+    if (wanted := parse_workspace(merged.workspace or ":rw")) is not None:
+        workspace = facts[cwd if wanted.path is None else clean(wanted.path)].real
+        rows.append((workspace, bool(wanted.read_only)))
+    return Given(
+        workspace,
+        tuple(path for path, read_only in rows if not read_only),
+        tuple(path for path, _ in rows),
+    )
 
 
 def collect_rules(

@@ -10,10 +10,10 @@ import resource
 from typing import TYPE_CHECKING
 
 from ocisbx.container.paths import clean, is_below
-from ocisbx.container.rules import collect_rules, given_paths
+from ocisbx.container.rules import allowed_paths, collect_rules, given_paths
 from ocisbx.container.view import LISTED
 from ocisbx.errors import ConfigError
-from ocisbx.host import Cgroups, Entry, Host, IdRange, Matches, PathFact
+from ocisbx.host import Cgroups, Entry, Host, IdRange, PathFact
 from ocisbx.mounts import parse_workspace
 from ocisbx.places import find_places
 from ocisbx.probe import paths, policy
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ocisbx.config import SandboxConfig
-    from ocisbx.container.rules import Given
 
 TEXT_LIMIT_BYTES = 1 << 20
 
+APPARMOR_RESTRICTS = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 CGROUP_ROOT = "/sys/fs/cgroup"
 # File systems that take idmapped mounts, with the first kernel that does (mount_setattr(2)).
 IDMAP_FILESYSTEMS: dict[str, tuple[int, int]] = {
@@ -48,16 +48,14 @@ def gather(config: SandboxConfig) -> Host:
     Raises:
         RuntimeMissing: a runtime given by path is not one.
     """
-    facts = path_facts(config)
-    given = given_paths(config, facts, _cwd_if_any())
+    facts, cwd = path_facts(config), _cwd_if_any()
+    given = given_paths(config, facts, cwd)
     home = os.path.realpath(_home(os.geteuid()))
     matches = policy.find_matches(collect_rules(config, given, home, ()))
-    writable = (*given.writable, *_allowed(config, given, matches))
-    runtimes = find_runtimes(config.runtime.names, writable)
+    # As in all that the payload may write, no program in these is ours to run.
+    allowed = allowed_paths(collect_rules(config, given, home, ()), matches)
+    runtimes = find_runtimes(config.runtime.names, (*given.writable, *allowed))
     own_code = policy.own_code((one.path for one in runtimes), given.writable)
-    matches |= policy.find_matches(
-        rule for rule in collect_rules(config, given, home, own_code) if rule.origin == "own code"
-    )
     places = find_places()
     uid = os.geteuid()
     release = platform.release()
@@ -67,28 +65,24 @@ def gather(config: SandboxConfig) -> Host:
         uid=uid,
         gid=os.getegid(),
         home=home,
-        cwd=_cwd_if_any(),
+        cwd=cwd,
         hostname=platform.node(),
         max_user_namespaces=_number("/proc/sys/user/max_user_namespaces"),
-        apparmor_restricts_user_namespaces=_number(
-            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
-        )
-        == 1,
+        apparmor_restricts_user_namespaces=_number(APPARMOR_RESTRICTS) == 1,
         newuidmap=find_program("newuidmap"),
         newgidmap=find_program("newgidmap"),
         subordinate_uids=subordinate_ids("/etc/subuid", uid),
         subordinate_gids=subordinate_ids("/etc/subgid", uid),
         own_uids=own_ids("/proc/self/uid_map"),
         own_gids=own_ids("/proc/self/gid_map"),
-        idmap_ready=uid == 0
-        and _all_idmappable([*(fact.real for fact in facts.values()), *writable], release),
+        idmap_ready=uid == 0 and _all_idmappable(facts, allowed, release),
         cgroups=cgroups(),
         rlimits=_rlimits(),
         runtimes=runtimes,
         own_directories=tuple(map(os.path.realpath, (places.runtime, places.cache, places.state))),
         paths=facts,
         listings=_listings(config, facts),
-        matches=matches,
+        matches=matches | policy.find_own_code(own_code),
         own_code=own_code,
         texts=_texts(config),
     )
@@ -203,17 +197,6 @@ def _cwd_if_any() -> str:
         return "/"
 
 
-def _allowed(config: SandboxConfig, given: Given, matches: dict[str, Matches]) -> tuple[str, ...]:
-    """What `allow_write` leads to: as in all that the payload may write, no program there is
-    ours to run."""
-    return tuple(
-        place.real
-        for rule in collect_rules(config, given, "/", ())
-        if rule.verb == "allow_write"
-        for place in matches[rule.pattern].places
-    )
-
-
 def _number(path: str) -> int | None:
     try:
         with open(path, encoding="ascii") as file:
@@ -277,11 +260,11 @@ def _rlimits() -> dict[str, tuple[int, int]]:
     return {name: resource.getrlimit(getattr(resource, name)) for name in names}
 
 
-def _all_idmappable(given: Iterable[str], release: str) -> bool:
+def _all_idmappable(facts: dict[str, PathFact], allowed: Iterable[str], release: str) -> bool:
     """Whether every path that the caller gives lies on a file system that takes idmapped mounts."""
     mounts = _mounts()
     version = tuple(int(part) for part in release.split("-", maxsplit=1)[0].split(".")[:2])
-    for path in given:
+    for path in (*(fact.real for fact in facts.values()), *allowed):
         covering = [point for point in mounts if is_below(path, point)]
         since = IDMAP_FILESYSTEMS.get(mounts[max(covering, key=len)])
         if since is None or version < since:

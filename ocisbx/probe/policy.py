@@ -29,14 +29,18 @@ SYSTEM_PREFIXES = ("/usr", "/usr/local")
 
 def find_matches(wanted: Iterable[rules.Rule]) -> dict[str, Matches]:
     """Where each pattern leads, by pattern; never raises, what cannot be seen is missing."""
-    deep = {
-        rule.pattern: rule.verb != "allow_write" and rule.origin != "own code" for rule in wanted
-    }
+    deep = {rule.pattern: rule.verb != "allow_write" for rule in wanted}
     return {pattern: _find(pattern, deep=needed) for pattern, needed in deep.items()}
 
 
+def find_own_code(places: Iterable[str]) -> dict[str, Matches]:
+    """The same for our own code. Of a virtual environment's files many have other names, in the
+    cache of the program that installed them."""
+    return {path: Matches(places=(look(path),)) for path in places}
+
+
 def _find(pattern: str, *, deep: bool) -> Matches:
-    """`deep`: other names matter. Of a virtual environment's files many have some, elsewhere."""
+    """`deep`: whether other names matter."""
     base, parts = rules.split_pattern(pattern)
     if not parts:
         return Matches(places=(look(base, deep=deep),))
