@@ -61,12 +61,13 @@ class Wish(NamedTuple):
 
 
 class PathPolicy(NamedTuple):
-    """`binds`: all of the container's; `given`: those without the policy; `selves`: whether it
-    mounts paths of the host. `notes` (demanded or not, why): what does not wholly hold. `counts`:
-    how many paths became what."""
+    """`binds`: all of the container's; `given`: those without the policy; `allowed`: those of it
+    that make something writable; `selves`: whether it mounts paths of the host. `notes` (demanded
+    or not, why): what does not wholly hold. `counts`: how many paths became what."""
 
     binds: tuple[Bind, ...]
     given: tuple[Bind, ...]
+    allowed: tuple[Bind, ...]
     selves: bool
     placeholders: tuple[Placeholder, ...]
     notes: tuple[tuple[bool, str], ...]
@@ -76,7 +77,8 @@ class PathPolicy(NamedTuple):
     def host_side(self) -> HostSide:
         """Where the host's directories are mounted onto themselves, whoever writes in them could
         put a symlink there meanwhile: what is mounted then has to be verified."""
-        given = ((bind.source, bind.target, not bind.read_only) for bind in self.given)
+        given = [(bind.source, bind.target, not bind.read_only) for bind in self.given]
+        given += [(bind.source, bind.target, True) for bind in self.allowed]
         return HostSide(
             placeholders=self.placeholders,
             covers=tuple(sorted({bind.source for bind in self.binds if _is_cover(bind)})),
@@ -168,6 +170,7 @@ class _Sweep:
         self._mounts: dict[str, Bind | Tmpfs] = {one.target: one for one in tmpfs}
         self._mounts |= {one.target: one for one in binds}
         self._own: dict[str, Bind] = {}
+        self._allowed: list[Bind] = []
         self._placeholders: dict[str, Placeholder] = {}
         self._notes: dict[tuple[bool, str], None] = {}
         self._counts = dict.fromkeys(("read-only", "hidden", "kept free", "writable"), 0)
@@ -262,7 +265,7 @@ class _Sweep:
                 remedy="leave one of the two out",
             )
         if ground.read_only:
-            self._put(ground, wish, wish.path, read_only=False)
+            self._allowed.append(self._put(ground, wish, wish.path, read_only=False))
             self._counts["writable"] += 1
 
     def _deny(self, wish: Wish, ground: Bind) -> None:
@@ -286,17 +289,17 @@ class _Sweep:
             self._put(ground, wish, HIDDEN_DIRECTORY if directory else HIDDEN_FILE)
         self._counts["read-only" if reads else "hidden"] += 1
 
-    def _put(self, ground: Bind, wish: Wish, source: str, *, read_only: bool = True) -> None:
+    def _put(self, ground: Bind, wish: Wish, source: str, *, read_only: bool = True) -> Bind:
         whole = wish.place.kind is PathKind.DIRECTORY and source.startswith("/")
-        self._add(
-            Bind(
-                source=source,
-                target=wish.target,
-                read_only=read_only,
-                directory=whole,
-                idmap=ground.idmap and source.startswith("/"),
-            )
+        bind = Bind(
+            source=source,
+            target=wish.target,
+            read_only=read_only,
+            directory=whole,
+            idmap=ground.idmap and source.startswith("/"),
         )
+        self._add(bind)
+        return bind
 
     def _pin(self, target: str, ground: Bind) -> None:
         """Make mount points of the directories between `target` and the mount it lies in."""
@@ -317,6 +320,7 @@ class _Sweep:
         return PathPolicy(
             binds=tuple(binds),
             given=self._first,
+            allowed=tuple(self._allowed),
             selves=any(not _is_cover(bind) for bind in self._own.values()),
             placeholders=tuple(self._placeholders.values()),
             notes=tuple(self._notes),
