@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import ocisbx
 from ocisbx.backends.base import Call, Step
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.presets import PROTECTED
 from ocisbx.result import EnforcementState
 from ocisbx.sandbox import run_plan
+from tests.box import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +33,7 @@ KEPT = "kept as it was\n"
 def tree(root: Path) -> dict[str, str | None]:
     """Every name below `root`, with the text of files."""
     return {
-        str(path.relative_to(root)): None if path.is_dir() else path.read_text()
+        str(path.relative_to(root)): None if path.is_dir() else path.read_text("latin-1")
         for path in sorted(root.rglob("*"))
     }
 
@@ -136,8 +140,7 @@ GIT_ATTACKS = (
     "git config core.fsmonitor 'touch PWNED'",
     "printf '[core]\\nfsmonitor = touch PWNED\\n' >>.git/config",
     "mv .git .git2; cp -r .git2 .git; git config core.fsmonitor 'touch PWNED'",
-    "mkdir e; cp -r .git/* e; cp .git/HEAD e; git config -f e/config core.fsmonitor 'touch PWNED';"
-    "echo ../e >.git/commondir",
+    "cp -r .git e; git config -f e/config core.fsmonitor 'touch PWNED'; echo ../e >.git/commondir",
     "rm -rf .git/hooks; mkdir .git/hooks; " + HOOK.format("$PWD", ".git/hooks/pre-commit"),
     "rm .git/config; printf '[core]\\nfsmonitor = touch PWNED\\n' >.git/config",
 )
@@ -291,6 +294,87 @@ def test_own_empty_directories_stay(box: Box) -> None:
     (box.workspace / ".vscode").mkdir()
     assert box.sh("touch .vscode/x").exit_code != 0
     assert list(box.workspace.iterdir()) == [box.workspace / ".vscode"]
+
+
+def ocisbx_command(box: Box, *words: str) -> subprocess.CompletedProcess[str]:
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "ocisbx", *words],
+        cwd=box.workspace,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" not in ran.stderr
+    return ran
+
+
+def test_a_kept_bundle_holds_the_same(box: Box) -> None:
+    repository(box.workspace)
+    before = tree(box.workspace)
+    script = "echo x >.vscode; echo x >.git/config; mv .git away; echo . >.git/commondir; true"
+    words = ["--runtime", box.runtime.path, "--", "sh", "-c", script]
+    bundle = f"{box.base}/bundle"
+    for ran in (
+        ocisbx_command(box, "run", "--keep-bundle", bundle, *words),
+        ocisbx_command(box, "bundle", "run", bundle),
+    ):
+        refused = [line for line in ran.stderr.splitlines() if not line.startswith("ocisbx: note")]
+        assert (ran.returncode, len(refused)) == (0, 4), ran.stderr
+        assert tree(box.workspace) == before
+    line = ocisbx_command(box, "bundle", "rerun", bundle).stdout.splitlines()[-1]
+    ran = subprocess.run(["sh", "-c", line], check=False, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    # The bare runtime leaves what was missing; git takes no notice of it.
+    left = tree(box.workspace)
+    assert left.pop(".git/commondir") == "."
+    assert {name for name in left if name not in before} >= {".vscode", ".envrc"}
+    assert {name: left[name] for name in before} == before
+    status = ["git", "status", "--short"]
+    assert subprocess.check_output(status, cwd=box.workspace, env=GIT) == b""
+
+
+def test_a_killed_driver_leaves_what_gc_removes(box: Box) -> None:
+    repository(box.workspace)
+    before = tree(box.workspace)
+    words = ["run", "--runtime", box.runtime.path, "--", "sleep", "60"]
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "ocisbx", *words], cwd=box.workspace
+    ) as driver:
+        assert eventually((box.workspace / ".git/commondir").exists)
+        # One call ends beside it, and leaves its placeholders.
+        assert box.run(["true"]).exit_code == 0
+        assert (box.workspace / ".vscode").is_dir()
+        driver.kill()
+    assert tree(box.workspace) != before
+    assert eventually(lambda: ocisbx_command(box, "gc").returncode == 0 and not box.left())
+    assert tree(box.workspace) == before
+
+
+CODE = Path(ocisbx.__file__).parent
+
+
+@pytest.mark.parametrize("preset", ["coding-agent", "yolo"])
+def test_code_of_ours_in_the_workspace(box: Box, preset: str) -> None:
+    """A clone as the workspace: its payload cannot change what the next call runs."""
+    shutil.copytree(CODE, box.workspace / "ocisbx", ignore=shutil.ignore_patterns("__pycache__"))
+    (box.workspace / "tools").mkdir()
+    for name in ("tools/run", "pyproject.toml"):
+        (box.workspace / name).write_text(KEPT)
+    script = (
+        "for f in ocisbx/errors.py ocisbx/json.py tools/run pyproject.toml src.py; "
+        "do touch $f 2>&- && echo $f; done; mv ocisbx away 2>&- && echo moved; true"
+    )
+    words = ["run", "--preset", preset, "--runtime", box.runtime.path, "--", "sh", "-c", script]
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "ocisbx", *words],
+        cwd=box.workspace,
+        env=os.environ | {"PYTHONPATH": str(box.workspace)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    free = ["src.py"] if preset != "yolo" else [*script.split()[3:8], "moved"]
+    assert ran.stdout.replace(";", "").split() == [name.rstrip(";") for name in free], ran.stderr
 
 
 @pytest.fixture
