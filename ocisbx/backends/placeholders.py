@@ -263,7 +263,7 @@ def _forget(path: str) -> None:
     try:
         fcntl.flock(register, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            parent = json.loads(os.pread(register, READ_LIMIT_BYTES, 0))["parent"]
+            parent = str(json.loads(os.pread(register, READ_LIMIT_BYTES, 0))["parent"])
             directory = _open_parent(parent)
             try:
                 info = os.fstat(directory)

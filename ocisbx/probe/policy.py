@@ -122,7 +122,7 @@ def look(path: str, *, deep: bool = False) -> Place:
             continue
         links.append(Link(path=step, target=target, rest="/".join(rest)))
         if len(links) > LINK_LIMIT:
-            missing = step
+            current = missing = step
             break
         rest = [part for part in target.split("/") if part] + rest
         current = "/" if target.startswith("/") else current
@@ -137,14 +137,13 @@ def _link_target(path: str) -> str | None:
 
 
 def _place(real: str, links: tuple[Link, ...], missing: str, *, deep: bool) -> Place:
-    try:
-        mode = os.lstat(real).st_mode
-    except OSError:
-        mode = None
-    if mode is None:
-        kind = PathKind.MISSING
-    else:
-        kind = next((kind for test, kind in KINDS if test(mode)), PathKind.OTHER)
+    kind = PathKind.MISSING
+    if not missing:
+        try:
+            mode = os.lstat(real).st_mode
+            kind = next((kind for test, kind in KINDS if test(mode)), PathKind.OTHER)
+        except OSError:
+            pass
         missing = real if is_blank(real) else ""
     return Place(
         real=real,

@@ -333,7 +333,8 @@ def test_a_kept_bundle_holds_the_same(box: Box) -> None:
     assert subprocess.check_output(status, cwd=box.workspace, env=GIT) == b""
 
 
-def test_a_killed_driver_leaves_what_gc_removes(box: Box) -> None:
+@pytest.mark.parametrize("cleaner", ["gc", "the next call"])
+def test_a_killed_driver_leaves_what_others_remove(box: Box, cleaner: str) -> None:
     repository(box.workspace)
     before = tree(box.workspace)
     words = ["run", "--runtime", box.runtime.path, "--", "sleep", "60"]
@@ -346,6 +347,9 @@ def test_a_killed_driver_leaves_what_gc_removes(box: Box) -> None:
         assert (box.workspace / ".vscode").is_dir()
         driver.kill()
     assert tree(box.workspace) != before
+    if cleaner != "gc":
+        assert box.run(["true"]).exit_code == 0
+        assert tree(box.workspace) == before
     assert eventually(lambda: ocisbx_command(box, "gc").returncode == 0 and not box.left())
     assert tree(box.workspace) == before
 
