@@ -13,7 +13,7 @@ import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.container.model import Bind, EnforcementEntry, HostSide
-from ocisbx.container.paths import is_below
+from ocisbx.container.paths import PATH_LIMIT_BYTES, is_below
 from ocisbx.container.rules import allowed_paths, is_glob, led_to
 from ocisbx.errors import ConfigError, Unsupported
 from ocisbx.host import PathKind
@@ -144,8 +144,10 @@ def declare(
             remedy="change that, or go on without it: --allow-degraded filesystem",
         )
     asked = [f"{rule.verb} {rule.written}" for rule in rules if rule.origin == "caller"]
-    if any(rule.origin != "caller" for rule in rules):
+    if any(rule.origin == "preset" for rule in rules):
         asked.append(f"what the preset {preset} protects")
+    if any(rule.origin == "own code" for rule in rules):
+        asked.append("code of ocisbx")
     how = HOW + (GLOBS if any(is_glob(rule.written) for rule in rules) else "")
     notes = [why for _, why in policy.notes]
     more = f" (and {len(notes) - NOTES_SHOWN} more)" if len(notes) > NOTES_SHOWN else ""
@@ -243,7 +245,9 @@ class _Sweep:
     def act(self, wish: Wish) -> None:
         ground = self._ground(wish.target, self._mounts)
         assert isinstance(ground, Bind), "only binds show paths of the host"
-        if len(self._own) >= MOUNT_LIMIT:
+        if len(wish.target.encode()) > PATH_LIMIT_BYTES:
+            self.note(wish.rule, f"{wish.rule.written} has a path that is too long to mount at")
+        elif len(self._own) >= MOUNT_LIMIT:
             self.note(wish.rule, f"the rules need more than {MOUNT_LIMIT} mounts")
         elif wish.strength == PIN:
             if not ground.read_only:

@@ -120,7 +120,7 @@ def collect_rules(
     return (
         *_callers(merged, given.workspace),
         *_presets(merged, given, home),
-        *(Rule("deny_write", path, path, "own code") for path in own),
+        *(Rule("deny_write", path, path, "own code", "") for path in own),
     )
 
 

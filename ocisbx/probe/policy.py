@@ -190,24 +190,21 @@ def _below(directory: str) -> Iterator[os.DirEntry[str]]:
 
 def own_code(runtimes: Iterable[str], writable: Iterable[str]) -> tuple[str, ...]:
     """What the caller's next call runs of ours, as far as it lies in what the payload may write:
-    the package (of a source tree: what sets it up, too), Python's environment, the runtimes."""
+    the package, Python's environment, the runtimes; of a source tree also what sets these up, and
+    the places where they are looked for."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     tree = os.path.dirname(package)
     places = [package, *runtimes]
     places += [one for one in (sys.prefix, sys.base_prefix) if one not in SYSTEM_PREFIXES]
     if os.path.exists(f"{tree}/tools/run"):
-        places += [
-            f"{tree}/tools",
-            f"{tree}/pyproject.toml",
-            os.path.dirname(source_tree_directory()),
-        ]
+        places += [f"{tree}/{name}" for name in ("tools", "pyproject.toml", ".venv")]
+        places.append(os.path.dirname(source_tree_directory()))
     found = dict.fromkeys(map(os.path.realpath, places))
     tops = tuple(writable)
     return tuple(
         path
         for path in sorted(found)
-        if os.path.exists(path)
-        and any(is_below(path, top) or is_below(top, path) for top in tops)
+        if any(is_below(path, top) or is_below(top, path) for top in tops)
         # Of what lies in another of them nothing has to be said.
         and not any(path != other and is_below(path, other) for other in found)
     )
