@@ -65,10 +65,9 @@ def hold(wanted: Sequence[Placeholder]) -> Iterator[None]:
     by_parent: dict[str, list[Placeholder]] = {}
     for one in wanted:
         by_parent.setdefault(os.path.dirname(one.path), []).append(one)
-    ensure(find_places().runtime)
-    ensure(registers())
-    ensure(find_places().cache)
-    ensure(pool())
+    places = find_places()
+    for path in (places.runtime, registers(), places.cache, pool()):
+        ensure(path)
     held: list[tuple[int, int]] = []
     try:
         with locked(registers(), fcntl.LOCK_EX):
@@ -101,6 +100,8 @@ def _enter(parent: str, wanted: Sequence[Placeholder]) -> tuple[int, int]:
             made = [_make(directory, one, spare) for one in intents]
             _write(register, parent, [*known, *made])
     except OSError as error:
+        if register >= 0:
+            _remove_if_last(directory, register)
         for descriptor in (directory, register):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -160,10 +161,11 @@ def _make(directory: int, intent: Made, spare: dict[str, list[str]]) -> Made:
 def _spare(directory: int) -> dict[str, list[str]]:
     """By content: what the pool has that can be moved into this directory."""
     found: dict[str, list[str]] = defaultdict(list)
+    place = pool()
     try:
-        if os.stat(pool()).st_dev == os.fstat(directory).st_dev and trusted(pool()):
-            for name in os.listdir(pool()):
-                found[name.partition(" ")[0]].append(f"{pool()}/{name}")
+        if os.stat(place).st_dev == os.fstat(directory).st_dev and trusted(place):
+            for name in os.listdir(place):
+                found[name.partition(" ")[0]].append(f"{place}/{name}")
     except OSError:
         pass
     return found
@@ -185,9 +187,9 @@ def _take(directory: int, name: str, spare: list[str]) -> bool:
     return True
 
 
-def _give_back(directory: int, made: Made) -> bool:
+def _give_back(directory: int, made: Made, pooled: str) -> bool:
     """Move what is still blank into the pool; False: it has to be deleted."""
-    place = f"{pool()}/{made.content} {os.urandom(8).hex()}"
+    place = f"{pooled}/{made.content} {os.urandom(8).hex()}"
     try:
         os.rename(made.name, place, src_dir_fd=directory)
     except OSError:
@@ -209,23 +211,21 @@ def _remove_if_last(directory: int, register: int) -> None:
 
 
 def _remove_all(directory: int, register: int) -> None:
-    made = _read(register)
-    try:
-        room = POOLED - len(os.listdir(pool()))
-    except OSError:
-        room = 0
-    for one in made:
-        room -= 1
+    place, room = pool(), 0
+    with contextlib.suppress(OSError):
+        room = POOLED - len(os.listdir(place))
+    for number, one in enumerate(_read(register)):
         with contextlib.suppress(OSError):
-            _remove(directory, one, pooled=room >= 0)
+            _remove(directory, one, place if number < room else None)
 
 
-def _remove(directory: int, made: Made, *, pooled: bool) -> None:
-    """Take it away where it is still what we made; an empty directory of another inode is not."""
+def _remove(directory: int, made: Made, pooled: str | None) -> None:
+    """Take it away where it is still what we made; an empty directory of another inode is not.
+    `pooled`: the pool, where that has room."""
     info = os.stat(made.name, dir_fd=directory, follow_symlinks=False)
     if made.inode not in (0, info.st_ino) or stat.S_ISDIR(info.st_mode) != (not made.content):
         return
-    if made.inode and pooled and _give_back(directory, made):
+    if made.inode and pooled is not None and _give_back(directory, made, pooled):
         return
     if not made.content:
         os.rmdir(made.name, dir_fd=directory)

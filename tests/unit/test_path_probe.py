@@ -246,7 +246,6 @@ def test_something_else_is_there(workspace: Path) -> None:
     (workspace / "link").symlink_to(workspace.parent)
     with pytest.raises(OcisbxError), hold([Placeholder(f"{workspace}/link/x")]):
         pass
-    forget_placeholders()
     assert names(workspace) == ["link", "x"]
     assert os.listdir(registers()) == []
 
