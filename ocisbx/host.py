@@ -43,6 +43,31 @@ class PathFact(Facts):
     links: tuple[Link, ...] = ()
 
 
+class Place(Facts):
+    """A path that a rule of [filesystem] leads to.
+
+    `real`: where it lies, through every symlink of `links`. What does not exist has the first
+    missing directory or file in `missing`; so has an empty directory, which may be one that keeps
+    a name free. `parent`: whether we can write where it is missing; "closed" is ours without
+    write permission. `elsewhere`: a file of it that has another name (a hard link).
+    """
+
+    real: str
+    kind: PathKind
+    links: tuple[Link, ...] = ()
+    missing: str = ""
+    parent: Literal["ours", "closed", "others"] = "ours"
+    elsewhere: str = ""
+
+
+class Matches(Facts):
+    """What one pattern led to; `cut`: why there may be more; `walked`: the directories read."""
+
+    places: tuple[Place, ...] = ()
+    cut: str = ""
+    walked: tuple[str, ...] = ()
+
+
 class Entry(Facts):
     """One entry of a directory whose listing matters."""
 
@@ -129,6 +154,10 @@ class Host(Facts):
     own_directories: tuple[str, ...] = ()
     paths: dict[str, PathFact] = {}
     listings: dict[str, tuple[Entry, ...]] = {}
+    # Where the rules of [filesystem] lead, by absolute pattern (see container/rules.py).
+    matches: dict[str, Matches] = {}
+    # Code that the caller's next call runs, where the payload could write it.
+    own_code: tuple[str, ...] = ()
     # Files that the configuration names for their content (a seccomp profile).
     texts: dict[str, str] = {}
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ocisbx.commands import CommandPolicy
+from ocisbx.placeholder import Placeholder, is_blank
 from ocisbx.result import Enforced, EnforcementState, RuntimeInfo
 
 try:
@@ -35,28 +36,47 @@ def digest(parts: Iterable[bytes]) -> str:
     return running.hexdigest()
 
 
+Sight = Literal["identity", "content", "entries", "blank"]
+
+
 class Guard(NamedTuple):
     """A fact on which the plan rests: `path` is still what it was (None: it is not there).
 
-    `exact`: the file's content must not have changed (size, mtime, ctime), not only its identity.
+    `sight`: what is looked at, see `fingerprint`.
     """
 
     path: str
-    exact: bool
-    seen: tuple[int, ...] | None
+    sight: Sight
+    seen: tuple[Any, ...] | None
 
     def holds(self) -> bool:
-        return fingerprint(self.path, exact=self.exact) == self.seen
+        return fingerprint(self.path, self.sight) == self.seen
 
 
-def fingerprint(path: str, *, exact: bool) -> tuple[int, ...] | None:
-    """(device, inode, type) of what `path` leads to; `exact` adds size, mtime and ctime in ns."""
+def fingerprint(path: str, sight: Sight) -> tuple[Any, ...] | None:
+    """What `path` leads to.
+
+    identity: (device, inode, type); content: size, mtime and ctime in ns besides; entries: a hash
+    of a directory's names and their types, which a placeholder that came and went does not change;
+    blank: whether it is missing, or looks like a placeholder.
+    """
+    if sight == "blank":
+        return (is_blank(path),)
     try:
+        if sight == "entries":
+            with os.scandir(path) as entries:
+                return (digest(sorted(map(_entry, entries))),)
         info = os.stat(path)
     except OSError:
         return None
     identity = (info.st_dev, info.st_ino, info.st_mode & 0o170000)
-    return (*identity, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if exact else identity
+    exact = (info.st_size, info.st_mtime_ns, info.st_ctime_ns) if sight == "content" else ()
+    return (*identity, *exact)
+
+
+def _entry(entry: os.DirEntry[str]) -> bytes:
+    kind = "l" if entry.is_symlink() else "d" if entry.is_dir() else "f"
+    return f"{kind}{entry.name}".encode(errors="surrogateescape")
 
 
 def _is_text(value: str) -> bool:
@@ -134,6 +154,13 @@ class Plan(NamedTuple):
     enforcement: dict[str, Enforced]
     warnings: tuple[str, ...]
     guards: tuple[Guard, ...]
+    # What has to be on the host before the runtime mounts over it, and is taken away afterwards.
+    placeholders: tuple[Placeholder, ...]
+    # The sources in the bundle that mounts of the path policy use.
+    covers: tuple[str, ...]
+    # The container is looked at before the payload starts: of the host, nothing but these may be
+    # mounted: (source, target, writable).
+    verified: tuple[tuple[str, str, bool], ...]
     sandbox_toml: str
 
     def holds(self) -> bool:
@@ -182,9 +209,12 @@ class Plan(NamedTuple):
         raw["shown"] = tuple(Shown(*shown) for shown in raw["shown"])
         raw["runtime"] = RuntimeInfo(**raw["runtime"])
         raw["guards"] = tuple(
-            Guard(path, exact, None if seen is None else tuple(seen))
-            for path, exact, seen in raw["guards"]
+            Guard(path, sight, None if seen is None else tuple(seen))
+            for path, sight, seen in raw["guards"]
         )
+        raw["placeholders"] = tuple(Placeholder(*one) for one in raw["placeholders"])
+        raw["covers"] = tuple(raw["covers"])
+        raw["verified"] = tuple(map(tuple, raw["verified"]))
         raw["enforcement"] = {
             name: Enforced(**(entry | {"state": EnforcementState(entry["state"])}))
             for name, entry in raw["enforcement"].items()

@@ -34,8 +34,76 @@ def _rlimits(largest_file_bytes: int) -> dict[str, tuple[int, int]]:
     return RLIMITS | {"RLIMIT_FSIZE": (largest_file_bytes, largest_file_bytes)}
 
 
+class Protected(NamedTuple):
+    """A path that a preset lets nobody write inside, with the reason.
+
+    `pattern` is below the workspace, or (`~/`) below the caller's home where that is given.
+    `missing`: what keeps the name free while it does not exist: nothing (None), an empty directory
+    (""), or a file of this text where a directory would disturb the host's programs.
+    """
+
+    pattern: str
+    missing: str | None
+    reason: str
+
+
+_EDITOR = "an editor runs tasks and starts programs that it names"
+_AGENT = "an agent reads hooks, commands, servers and permissions there"
+_SHELL = "a shell runs it at its start"
+
+# What makes the host run code later (linux.md 2.7). Of git, what exists at the start is protected:
+# a repository can still be made. `.git/commondir` sends git to another config and other hooks;
+# with "." it means the repository itself, as without it (gitrepository-layout(5)).
+PROTECTED: tuple[Protected, ...] = (
+    Protected(".git/hooks", "", "git runs them"),
+    Protected(".git/config", None, "core.fsmonitor, core.sshCommand, filters: git runs them"),
+    Protected(".git/config.worktree", None, "as .git/config"),
+    Protected(".git/commondir", ".", "names the directory of config and hooks"),
+    Protected(".git/modules/*/hooks", None, "a submodule's hooks"),
+    Protected(".git/modules/*/config", None, "a submodule's config"),
+    Protected(".git/modules/*/commondir", None, "as .git/commondir"),
+    Protected(".git/worktrees/*/commondir", None, "as .git/commondir"),
+    Protected(".git/worktrees/*/config.worktree", None, "as .git/config"),
+    Protected(".vscode", "", _EDITOR),
+    Protected(".idea", "", _EDITOR),
+    Protected(".zed", None, _EDITOR),
+    Protected(".devcontainer", None, "an editor builds and starts what it describes"),
+    Protected(".claude", "", _AGENT),
+    Protected(".codex", "", _AGENT),
+    Protected(".cursor", "", _AGENT),
+    Protected(".gemini", "", _AGENT),
+    Protected(".agents", "", _AGENT),
+    Protected(".mcp.json", "", "an agent starts the servers that it names"),
+    Protected(".envrc", "", "direnv runs it"),
+    # Of what no shell reads outside of a home directory the usual names only: each costs 60 us.
+    Protected(".bashrc", "", _SHELL),
+    Protected(".bash_profile", None, _SHELL),
+    Protected(".profile", "", _SHELL),
+    Protected(".zshrc", "", _SHELL),
+    Protected(".zprofile", None, _SHELL),
+    Protected(".zshenv", None, _SHELL),
+    Protected(".gitconfig", None, "as .git/config"),
+    Protected("~/.bashrc", "", _SHELL),
+    Protected("~/.bash_profile", "", _SHELL),
+    Protected("~/.bash_login", "", _SHELL),
+    Protected("~/.profile", "", _SHELL),
+    Protected("~/.zshrc", "", _SHELL),
+    Protected("~/.zprofile", "", _SHELL),
+    Protected("~/.zshenv", "", _SHELL),
+    Protected("~/.gitconfig", "", "as .git/config"),
+    Protected("~/.config/fish", "", _SHELL),
+    Protected("~/.config/git", "", "as .git/config"),
+    Protected("~/.config/autostart", "", "a desktop starts what lies there"),
+    Protected("~/.config/systemd/user", "", "systemd starts what lies there"),
+    Protected("~/.ssh", "", "keys that open this machine, and commands that ssh runs"),
+    Protected("~/.claude", "", _AGENT),
+    Protected("~/.codex", "", _AGENT),
+)
+
+
 class Preset(NamedTuple):
-    """`fields`: what SandboxConfig takes; `opens`: what a payload can reach, in one sentence.
+    """`fields`: what SandboxConfig takes; `opens`: what a payload can reach, in one sentence;
+    `protected`: what it cannot write, besides ocisbx's own code wherever there is any.
 
     `own_kernel`: never on the host's kernel, unless the caller names runtimes or allows it.
     """
@@ -44,6 +112,7 @@ class Preset(NamedTuple):
     opens: str
     fields: Mapping[str, Any]
     own_kernel: bool = False
+    protected: tuple[Protected, ...] = PROTECTED
 
 
 PRESETS: dict[str, Preset] = {
@@ -100,6 +169,7 @@ PRESETS: dict[str, Preset] = {
             "isolation": {"level": "baseline", "read_only_root": False},
             "limits": {"rlimits": RLIMITS},
         },
+        protected=(),
     ),
 }
 

@@ -257,6 +257,11 @@ LACKS: tuple[Lack, ...] = (
         "refused with the length that fits, before anything is started",
     ),
     Lack(
+        "runsc", (), "mounts are compared with the plan before the payload runs",
+        "its gofer serves the files: process 1 has none of the host's mounts",
+        "a directory that somebody swaps for a link between our look and the mount is followed",
+    ),
+    Lack(
         "runsc", (20240101,), "the payload's end is reported by the init",
         "flag provided but not defined: -pass-fd",
         "exit codes as the runtime tells them: above 128 they count as signals, 126 and 127 as the "

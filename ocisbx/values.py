@@ -227,8 +227,9 @@ def check_pattern(value: object) -> str:
         raise refusal(text, "a pattern", f"it is longer than {MAX_PATH_BYTES} bytes")
     if text.startswith("~"):
         raise refusal(text, "a pattern", "~ is not expanded; write the absolute path")
-    if not text.startswith("/") and ".." in text.split("/"):
-        raise refusal(text, "a pattern", "it leaves the workspace; write the absolute path")
+    if ".." in text.split("/"):
+        problem = "leads upwards" if text.startswith("/") else "leaves the workspace"
+        raise refusal(text, "a pattern", f"it {problem}; write the absolute path without '..'")
     return text
 
 

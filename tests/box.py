@@ -113,9 +113,10 @@ class Box:
         return running(str(self.run_directory))
 
     def left(self) -> list[str]:
-        """What a call left behind: bundles, names, processes that serve one."""
+        """What a call left behind: bundles, names, registers of placeholders, processes."""
         found = [str(path) for path in self.bundles.glob("*")]
         found += [str(path) for path in (self.run_directory / "ocisbx" / "names").glob("*")]
+        found += [str(path) for path in (self.run_directory / "ocisbx" / "placeholders").glob("*")]
         mark = os.fsencode(self.run_directory)
         for pid in processes():
             words = command_line(pid)

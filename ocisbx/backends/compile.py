@@ -13,9 +13,13 @@ from ocisbx.backends.trial import Trier
 from ocisbx.container.merge import merge_preset, wanted_runtime
 from ocisbx.container.resolve import resolve
 from ocisbx.container.select import candidates, objection
-from ocisbx.plan import Guard, fingerprint
+from ocisbx.host import PathKind
+from ocisbx.plan import Guard, Sight, fingerprint
 from ocisbx.probe.gather import gather
 from ocisbx.probe.remembered import runtime_memory
+
+# How many directories a plan with globs looks at before it is used again.
+WALKED_LIMIT = 2000
 
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
@@ -69,13 +73,28 @@ def _tried(host: Host, wanted: Wanted, trier: Trier) -> Host:
 
 def _guards(host: Host) -> tuple[Guard, ...]:
     """What must still be so for the plan to be used again."""
-    exact = [runtime.path for runtime in host.runtimes]
-    exact += ["/etc/subuid", "/etc/subgid", *host.texts]
+    content = [runtime.path for runtime in host.runtimes]
+    content += ["/etc/subuid", "/etc/subgid", *host.texts]
     # A directory's mtime changes when an entry comes or goes.
-    exact += list(host.listings)
-    identity = [path for path in host.paths if path not in exact]
-    return tuple(
-        Guard(path, precise, fingerprint(path, exact=precise))
-        for paths, precise in ((exact, True), (identity, False))
-        for path in dict.fromkeys(paths)
-    )
+    content += list(host.listings)
+    sights: list[tuple[str, Sight]] = [(path, "content") for path in content]
+    sights += [(path, "identity") for path in host.paths if path not in content]
+    guards = [Guard(path, sight, fingerprint(path, sight)) for path, sight in dict.fromkeys(sights)]
+    return (*guards, *_rule_guards(host))
+
+
+def _rule_guards(host: Host) -> list[Guard]:
+    """Where the rules of [filesystem] led, and what their globs were looked for in."""
+    sights: list[tuple[str, Sight]] = []
+    for pattern, found in host.matches.items():
+        sights += [(directory, "entries") for directory in found.walked]
+        for place in found.places:
+            if place.missing:
+                sights.append((place.missing, "blank"))
+            sights += [(link.path, "identity") for link in place.links]
+            if place.kind is not PathKind.MISSING and place.missing != place.real:
+                sights.append((pattern if not found.walked else place.real, "identity"))
+    if sum(sight == "entries" for _, sight in sights) > WALKED_LIMIT:
+        # Looking at so many directories costs more than a plan: this one is used once.
+        return [Guard("/", "entries", ())]
+    return [Guard(path, sight, fingerprint(path, sight)) for path, sight in dict.fromkeys(sights)]

@@ -1,4 +1,4 @@
-"""How a payload is ended: a schedule of ever harder steps, each certain to be reached.
+"""How a payload is ended, and what it used: a schedule of ever harder steps, each certain to be reached.
 
 Never by killing the runtime first: a killed runtime leaves its container running.
 """
@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ocisbx.result import ResourceUsage
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ocisbx.command import Status
+    from ocisbx.init.protocol import Exited
     from ocisbx.outcome import Reason
 
 # How long a SIGKILL inside, the container's end, and the runtime's own cleanup may each take.
@@ -68,3 +72,17 @@ class Escalation:
     def stop(self) -> None:
         """It has ended: nothing more is due."""
         self._due.clear()
+
+
+def measured(exited: Exited | None, runtime: Status | None) -> ResourceUsage:
+    """What the init told of the payload, and what its runtime used beside."""
+    if exited is None:
+        return ResourceUsage()
+    total_s = (exited.total.user_usec + exited.total.system_usec) / 1e6
+    return ResourceUsage(
+        wall_s=exited.wall_ns / 1e9,
+        cpu_user_s=exited.total.user_usec / 1e6,
+        cpu_system_s=exited.total.system_usec / 1e6,
+        # The runtime has waited for the init, whose time is in its own sum (getrusage(2)).
+        runtime_cpu_s=None if runtime is None else max(0.0, runtime.cpu_s - total_s),
+    )

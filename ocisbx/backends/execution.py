@@ -16,10 +16,9 @@ import time
 from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Clock, Step
-from ocisbx.backends.endings import SETTLE_S, Escalation, Ways
+from ocisbx.backends.endings import SETTLE_S, Escalation, Ways, measured
 from ocisbx.init import protocol
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
-from ocisbx.result import ResourceUsage
 from ocisbx.runtime.log import error_words
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from ocisbx.bundle.directory import BundleDirectory
     from ocisbx.command import Child
     from ocisbx.plan import Plan
+    from ocisbx.result import ResourceUsage
     from ocisbx.runtime.client import RuntimeClient
 
 # From the init's report to the runtime's own end (deleting its state): bounded, then by force.
@@ -50,8 +50,12 @@ class OciExecution:
         bundle: BundleDirectory,
         client: RuntimeClient,
         stdio: PayloadStdio,
+        inspect: Callable[[int], str] | None = None,
     ) -> None:
+        """`inspect`: says what is wrong with the container of this init, before the payload runs;
+        empty: nothing."""
         self.id = container_id
+        self._inspect = inspect
         self.clock = Clock(started=time.monotonic())
         # Process 1 of the container, as we number it; 0 before it is there, and where none is told.
         self.init_pid = 0
@@ -82,7 +86,8 @@ class OciExecution:
         self._exited: protocol.Exited | None = None
         self._timeout_at: float | None = None
         self._cleanup_at: float | None = None
-        self._hung = ""
+        # Why it was given up before the payload ran.
+        self._given_up = ""
         self.verdict: Verdict | Failure | None = None
 
     def start(self) -> None:
@@ -145,20 +150,7 @@ class OciExecution:
 
     def usage(self) -> ResourceUsage:
         """What the payload and all that it started used, as far as it was measured."""
-        exited = self._exited
-        if exited is None:
-            return ResourceUsage()
-        runtime_cpu_s = None
-        total_s = (exited.total.user_usec + exited.total.system_usec) / 1e6
-        if self._child is not None and self._child.status is not None:
-            # The runtime has waited for the init, whose time is in its own sum (getrusage(2)).
-            runtime_cpu_s = max(0.0, self._child.status.cpu_s - total_s)
-        return ResourceUsage(
-            wall_s=exited.wall_ns / 1e9,
-            cpu_user_s=exited.total.user_usec / 1e6,
-            cpu_system_s=exited.total.system_usec / 1e6,
-            runtime_cpu_s=runtime_cpu_s,
-        )
+        return measured(self._exited, None if self._child is None else self._child.status)
 
     def close(self) -> None:
         """End what still runs, take the container away, free every descriptor; idempotent."""
@@ -232,7 +224,9 @@ class OciExecution:
         if self._ready:
             self._ending.begin(Reason.TIMEOUT, now, self._plan.grace_s)
         else:
-            self._hung = f"it had not started the container after {self._call.start_timeout_s:g} s"
+            self._given_up = (
+                f"it had not started the container after {self._call.start_timeout_s:g} s"
+            )
             self._give_up()
 
     def _take_wishes(self) -> None:
@@ -279,11 +273,15 @@ class OciExecution:
 
     def _on_ready(self, pid: int) -> None:
         assert self._socket is not None
-        self._ready = True
         self.init_pid = max(0, pid)
         if pid > 0:
             with contextlib.suppress(ProcessLookupError):
                 self._init = os.pidfd_open(pid)
+        if self._inspect is not None and (wrong := self._inspect(pid)):
+            self._given_up = wrong
+            self._give_up()
+            return
+        self._ready = True
         self._tell(Step.CREATED)
         if self._ending.reason is not None:
             # Cancelled meanwhile: an init that hears a hang-up ends without a payload.
@@ -378,7 +376,7 @@ class OciExecution:
         ended = status.exit_code if status.signal is None else -status.signal
         words = ""
         if not isinstance(self._report, End):
-            words = self._hung or error_words(
+            words = self._given_up or error_words(
                 self._bundle.log,
                 self._printed,
                 cause_first=self._client.quirks.cause_first,

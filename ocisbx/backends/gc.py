@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ocisbx.backends.names import forget_names
+from ocisbx.backends.placeholders import forget_placeholders
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.owner import Owner, draft_alive, read_owner
 from ocisbx.cgroup.remove import remove_cgroup
@@ -73,6 +74,7 @@ def collect() -> list[Leftover]:
         return []
     removed = [found for found in leftovers() if remove(found)]
     forget_names()
+    forget_placeholders()
     forget_kept_state()
     return removed
 

@@ -10,18 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from ocisbx.backends.oci import new_id, owner_record
 from ocisbx.bundle.check import check_bundle
+from ocisbx.bundle.covers import COVERS
+from ocisbx.bundle.directory import INIT_FILE
 from ocisbx.bundle.kept import SANDBOX_FILE, STATE_DIRECTORY, read_config, write_kept
 from ocisbx.bundle.owner import read_owner, read_regular
 from ocisbx.bundle.view import INIT_NODE
 from ocisbx.config import SandboxConfig
 from ocisbx.container.merge import command_policy, merge_preset
+from ocisbx.container.paths import is_below
+from ocisbx.container.policy import FREE
 from ocisbx.container.resolve import DEFAULT_GRACE_S, DEFAULT_MAX_OUTPUT_BYTES
 from ocisbx.errors import BundleError, Unsupported
+from ocisbx.placeholder import Placeholder, is_blank
 from ocisbx.plan import Plan, Shown, Template
+from ocisbx.probe.mounted import ANYWHERE
 from ocisbx.result import RuntimeInfo
 from ocisbx.values import show
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ocisbx.backends.base import Call
     from ocisbx.bundle.owner import Owner
 
@@ -33,6 +41,7 @@ CELL_WORDS: dict[str, tuple[str, ...]] = {
     "user": ("unshare", "--user", "--map-root-user", "--mount", "--cgroup"),
 }
 PLATFORM_FLAG = "--platform="
+FREE_SCRIPT = 'test -e "$2" || printf %s "$1" >"$2"; shift 2; exec "$@"'
 CELL_SCRIPT = 'mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"'
 
 
@@ -108,14 +117,22 @@ def kept_plan(given: str, like: Plan | None = None) -> Plan:
         )
     root = os.path.join(path, document["root"]["path"])
     document["root"]["path"] = root
+    placeholders = _placeholders(document)
     for mount in document.get("mounts", ()):
         if "source" in mount and mount.get("type") == "bind":
             mount["source"] = os.path.join(path, mount["source"])
     text = json.dumps(document, ensure_ascii=False)
     template = Template((text,), ())
+    own = ((f"{path}/{COVERS}", ANYWHERE, False), (f"{path}/{INIT_FILE}", INIT_NODE, False))
     if like is not None:
-        return like._replace(template=template, root_directory=root, share_root=False)
-    return _bare_plan(path, document, template, root)
+        verified = (*like.verified, *own) if like.verified else ()
+        return like._replace(
+            template=template, root_directory=root, share_root=False, verified=verified
+        )
+    plan = _bare_plan(path, document, template, root)
+    if not os.path.isdir(f"{path}/{COVERS}"):
+        return plan
+    return plan._replace(placeholders=placeholders, verified=(*_granted(document), *own))
 
 
 def _bare_plan(path: str, document: dict[str, Any], template: Template, root: str) -> Plan:
@@ -157,8 +174,42 @@ def _bare_plan(path: str, document: dict[str, Any], template: Template, root: st
         enforcement={},
         warnings=(),
         guards=(),
+        placeholders=(),
+        covers=(),
+        verified=(),
         sandbox_toml=settings.to_toml(),
     )
+
+
+def _placeholders(document: dict[str, Any]) -> tuple[Placeholder, ...]:
+    """The names that the bundle's mounts keep free, and that are free on this host."""
+    binds = [mount for mount in document.get("mounts", ()) if mount.get("type") == "bind"]
+    found = []
+    for mount in binds:
+        if not mount.get("source", "/").startswith(f"{COVERS}/"):
+            continue
+        target = mount["destination"]
+        around = [
+            one
+            for one in binds
+            if one["source"].startswith("/") and is_below(target, one["destination"])
+        ]
+        if around:
+            ground = max(around, key=lambda one: len(one["destination"]))
+            below = os.path.relpath(target, ground["destination"])
+            path = os.path.normpath(os.path.join(ground["source"], below))
+            if is_blank(path) and os.path.isdir(os.path.dirname(path)):
+                content = (name for name, source in FREE.items() if source == mount["source"])
+                found.append(Placeholder(path, next(content, "")))
+    return tuple(found)
+
+
+def _granted(document: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """What the bundle mounts of the host, whoever wrote it there."""
+    for mount in document.get("mounts", ()):
+        if mount.get("type") == "bind":
+            writable = "ro" not in mount.get("options", ())
+            yield os.path.realpath(mount["source"]), mount["destination"], writable
 
 
 def _settings(path: str) -> SandboxConfig:
@@ -211,6 +262,10 @@ def rerun_command(given: str) -> list[str]:
     owner = read_owner(path)
     cell = CELL_WORDS[_cell(owner)]
     words = [*cell, "--", "sh", "-c", CELL_SCRIPT, "sh"] if cell else []
+    for one in _placeholders(read_config(path)):
+        if one.content and not os.path.lexists(one.path):
+            # The runtime would make an empty file, which is not the same.
+            words = ["sh", "-c", FREE_SCRIPT, "sh", one.content, one.path, *words]
     return [
         *words,
         owner.runtime_path,

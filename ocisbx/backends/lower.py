@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan:
     """The plan of a container; pure, so without guards."""
     quirks = find_quirks(container.runtime.name, container.runtime.version)
-    identity = container.identity
-    shifted = host.uid == 0 and identity.uid_map[0].host != 0
     return Plan(
         template=make_template(container),
         nodes=tuple(_root_node(node) for node in container.root.nodes),
@@ -42,10 +40,8 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         environment=container.environment.fixed,
         inherit=container.environment.inherit,
         workdir=container.workdir,
-        shown=tuple(Shown(bind.source, bind.target) for bind in container.binds),
-        owner=(identity.uid_map[0].host + identity.uid, identity.gid_map[0].host + identity.gid)
-        if shifted
-        else None,
+        shown=_shown(container),
+        owner=_owner(container, host),
         timeout_s=container.timeout_s,
         grace_s=container.grace_s,
         max_output_bytes=container.capture.max_bytes,
@@ -58,6 +54,9 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         },
         warnings=container.warnings,
         guards=(),
+        placeholders=container.host_side.placeholders,
+        covers=container.host_side.covers,
+        verified=container.host_side.verified,
         sandbox_toml=config.to_toml(),
     )
 
@@ -73,6 +72,20 @@ def runtime_args(container: ContainerConfig) -> tuple[str, ...]:
     if container.confinement.seccomp != "none":
         found += quirks.seccomp_args
     return tuple(found)
+
+
+def _shown(container: ContainerConfig) -> tuple[Shown, ...]:
+    """What lies in the bundle (sources that are relative) is nothing of the host's."""
+    return tuple(
+        Shown(bind.source, bind.target) for bind in container.binds if bind.source.startswith("/")
+    )
+
+
+def _owner(container: ContainerConfig, host: Host) -> tuple[int, int] | None:
+    who = container.identity
+    if host.uid != 0 or who.uid_map[0].host == 0:
+        return None
+    return who.uid_map[0].host + who.uid, who.gid_map[0].host + who.gid
 
 
 def _may_share_root(container: ContainerConfig) -> bool:

@@ -6,18 +6,23 @@ import contextlib
 import os
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Step, Tier
 from ocisbx.backends.execution import OciExecution
 from ocisbx.backends.names import claim_name, release_name
+from ocisbx.backends.placeholders import hold
 from ocisbx.backends.stdio import PayloadStdio
-from ocisbx.bundle.directory import BundleDirectory
+from ocisbx.bundle.covers import shared_covers
+from ocisbx.bundle.directory import INIT_FILE, BundleDirectory
 from ocisbx.bundle.owner import Owner
+from ocisbx.bundle.view import INIT_NODE
 from ocisbx.cgroup.remove import remove_cgroup
 from ocisbx.errors import BundleError, OcisbxError, Unsupported
 from ocisbx.outcome import Reason
 from ocisbx.places import find_places
+from ocisbx.probe.mounted import ANYWHERE, Granted, read_mounts, strange_mounts
 from ocisbx.probe.processes import boot_id, pid_namespace, start_time
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
@@ -59,6 +64,9 @@ class OciBackend:
             bundle.create(mode, owner_record(container_id, plan, call))
             stack.callback(_remove, bundle)
             bundle.link(kept_state(client.quirks, plan.template))
+            if plan.covers:
+                bundle.link(shared_covers())
+            stack.enter_context(hold(plan.placeholders))
             root = bundle.make_root(plan)
             if client.quirks.joins_root:
                 _check_lengths(plan, f"{bundle.path}/{root}" if root[0] != "/" else root)
@@ -75,9 +83,12 @@ class OciBackend:
                 stack.callback(release_name, call.name, container_id)
             execution: OciExecution
             stdio = PayloadStdio(plan, call, bundle.path, lambda: execution.end_now(Reason.OUTPUT))
+            # gVisor's gofer serves the files: its mounts are not the init's.
+            looks = plan.verified and not client.quirks.user_kernel
+            inspect = partial(_strange, plan, bundle.path, root) if looks else None
             reports = client.quirks.socket_args is not None
             execution = (OciExecution if reports else unreported_execution())(
-                container_id, plan, call, bundle=bundle, client=client, stdio=stdio
+                container_id, plan, call, bundle=bundle, client=client, stdio=stdio, inspect=inspect
             )
             stack.callback(_delete, client, container_id, plan, call)
             stack.callback(execution.close)
@@ -143,6 +154,24 @@ def _check_lengths(plan: Plan, root: str) -> None:
                 why=f"{show(shown.target)} has {len(shown.target.encode())}",
                 remedy="use crun, which can: --runtime crun; or give it at a shorter place with -v",
             )
+
+
+def _strange(plan: Plan, bundle: str, root: str, pid: int) -> str:
+    """What is mounted in the container of this init that the plan does not give; empty: nothing."""
+    granted = [
+        *(Granted(*one) for one in plan.verified),
+        Granted(os.path.join(bundle, root), "/", writable=True),
+        Granted(f"{bundle}/{INIT_FILE}", INIT_NODE, writable=False),
+        Granted(find_places().kept, ANYWHERE, writable=False),
+    ]
+    try:
+        inside = read_mounts(f"/proc/{pid}/mountinfo")
+        found = strange_mounts(inside, read_mounts("/proc/self/mountinfo"), granted)
+    except OSError as error:
+        return f"its mounts cannot be read: {error.strerror}"
+    if not found:
+        return ""
+    return f"{show(found[0].root)} came to be mounted at {show(found[0].point)}"
 
 
 def _delete(client: RuntimeClient, container_id: str, plan: Plan, call: Call) -> None:

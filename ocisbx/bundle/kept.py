@@ -5,6 +5,7 @@ rootfs/         the container's root, where it is ours to make; the init lies in
 init            the init, where the root is a writable directory of the caller's
 sandbox.toml    what was asked for
 owner.json      who made it, for which runtime, and the command
+covers/         what the path policy mounts over names
 state/          the runtime's own directory, while `bundle rerun`'s command runs
 """
 
@@ -14,6 +15,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from ocisbx.bundle.covers import COVERS, make_covers
 from ocisbx.bundle.directory import (
     CONFIG_FILE,
     INIT_FILE,
@@ -74,6 +76,9 @@ def write_kept(given: str, plan: Plan, *, config: str, owner: Owner, sandbox: st
             write_file(f"{path}/{INIT_FILE}", init_bytes(), 0o755)
         else:
             BundleDirectory(path).make_own_root(plan)
+        if plan.covers:
+            os.mkdir(f"{path}/{COVERS}", 0o755)
+            make_covers(f"{path}/{COVERS}")
         pretty = json.dumps(json.loads(config), ensure_ascii=False, indent=2) + "\n"
         for name, text in (
             (CONFIG_FILE, pretty),
@@ -85,7 +90,8 @@ def write_kept(given: str, plan: Plan, *, config: str, owner: Owner, sandbox: st
         for name in (CONFIG_FILE, SANDBOX_FILE, OWNER_FILE, INIT_FILE):
             if os.path.lexists(f"{path}/{name}"):
                 os.unlink(f"{path}/{name}")
-        remove_tree(path if made else f"{path}/{ROOT_DIRECTORY}")
+        for tree in [path] if made else [f"{path}/{ROOT_DIRECTORY}", f"{path}/{COVERS}"]:
+            remove_tree(tree)
         raise BundleError(
             f"cannot write the bundle {show(path)}",
             why=error.why if isinstance(error, BundleError) else error.strerror or "",

@@ -161,7 +161,7 @@ def plan_for(config: SandboxConfig, host: Host) -> Plan:
     except KeyError as error:
         raise ConfigError(
             f"the host of --host does not tell about {error.args[0]}",
-            remedy="add it to `paths` (and, for a directory, to `listings`) of the file",
+            remedy="add it to `paths` (a pattern of [filesystem] to `matches`) of the file",
         ) from None
 
 

@@ -153,7 +153,7 @@ def key_of(options: Mapping[str, Any]) -> str:
     """What the plan of these options is kept under; empty: it cannot be kept."""
     decisive = {o.key: options[o.key] for o in CONTAINER if o.key in options}
     file = config_path(options)
-    seen = None if file is None else [file, fingerprint(file, exact=True)]
+    seen = None if file is None else [file, fingerprint(file, "content")]
     try:
         return plan_key({"options": decisive, "config": seen})
     except FileNotFoundError:

@@ -8,14 +8,28 @@ from typing import TYPE_CHECKING
 
 from ocisbx.container import paths, view
 from ocisbx.container.layout import Layout
-from ocisbx.container.model import Bind, Identity, Node, Root, Tmpfs
+from ocisbx.container.model import (
+    Bind,
+    EnforcementEntry,
+    HostSide,
+    Identity,
+    Node,
+    Root,
+    Tmpfs,
+)
+from ocisbx.container.paths import is_below
+from ocisbx.container.policy import apply_rules, declare
+from ocisbx.container.rules import collect_rules, given_paths, led_to
 from ocisbx.errors import ConfigError
 from ocisbx.host import Host, Link, PathFact, PathKind
 from ocisbx.mounts import parse_workspace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ocisbx.config import SandboxConfig, Volume
     from ocisbx.container.paths import Given
+    from ocisbx.container.rules import Rule
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -38,15 +52,23 @@ class Files:
     binds: tuple[Bind, ...]
     tmpfs: tuple[Tmpfs, ...]
     workdir: str
+    host_side: HostSide
+    enforcement: dict[str, EnforcementEntry]
 
 
 def choose_files(
-    merged: SandboxConfig, host: Host, who: Identity, names: view.Names, *, read_only_root: bool
+    merged: SandboxConfig,
+    host: Host,
+    who: Identity,
+    names: view.Names,
+    *,
+    read_only_root: bool,
 ) -> Files:
     """Lay the container's files out.
 
     Raises:
         ConfigError: a path is missing, not a sandbox's to have, or cannot be where it should.
+        Unsupported: a rule of [filesystem] does not hold here.
     """
     direct = None
     if merged.rootfs in (None, "host"):
@@ -65,16 +87,22 @@ def choose_files(
         layout.add_tmpfs(tmpfs)
     if merged.network == "host":
         _add_resolver(layout, host)
-    workdir = _add_requested(layout, host, merged)
+    given = given_paths(merged, host.paths, host.cwd)
+    rules = collect_rules(merged, given, host.home, host.own_code)
+    workdir = _add_requested(layout, host, merged, rules)
     _check_workdir(layout, host, workdir, direct)
     layout.add_workdir(workdir)
     writable = [bind.source for bind in layout.binds if not bind.read_only]
     paths.check_links(_named(host, merged), writable if direct is None else [*writable, direct])
+    root = Root(directory=direct, read_only=read_only_root, nodes=() if direct else layout.nodes)
+    policy = apply_rules(rules, host, root, (layout.binds, layout.tmpfs), given.sources)
     return Files(
-        root=Root(directory=direct, read_only=read_only_root, nodes=() if direct else layout.nodes),
-        binds=layout.binds,
+        root=root,
+        binds=policy.binds,
         tmpfs=layout.tmpfs,
         workdir=workdir,
+        host_side=policy.host_side,
+        enforcement=declare(rules, merged.preset, policy, merged.allow_degraded),
     )
 
 
@@ -133,7 +161,7 @@ class Wanted:
     links: tuple[Link, ...] = ()
 
 
-def _add_requested(layout: Layout, host: Host, merged: SandboxConfig) -> str:
+def _add_requested(layout: Layout, host: Host, merged: SandboxConfig, rules: Sequence[Rule]) -> str:
     """Workspace, volumes and tmpfs of the caller, parents first; returns the working directory."""
     wanted = [_wanted_volume(host, volume) for volume in merged.volumes]
     for target, size in merged.tmpfs.items():
@@ -144,6 +172,7 @@ def _add_requested(layout: Layout, host: Host, merged: SandboxConfig) -> str:
         given, read_only = workspace
         target = paths.check_target(given.real, "workspace")
         wanted.append(Wanted(_bind(host, given, target, read_only=read_only), given.fact.links))
+    wanted += _allowed(host, rules, [want.mount for want in wanted])
     for want in sorted(wanted, key=lambda want: want.mount.target.split("/")):
         if isinstance(want.mount, Tmpfs):
             layout.add_tmpfs(want.mount)
@@ -172,9 +201,29 @@ def _check_workdir(layout: Layout, host: Host, workdir: str, direct: str | None)
             paths.check_workdir(workdir, place)
 
 
+def _allowed(host: Host, rules: Sequence[Rule], mounts: Sequence[Bind | Tmpfs]) -> list[Wanted]:
+    """What `allow_write` gives that no other mount shows at its own place (container/policy.py
+    makes writable what one shows)."""
+    found = []
+    for rule in rules:
+        places = led_to(host, rule).places if rule.verb == "allow_write" else ()
+        for place in places:
+            fact = PathFact(kind=place.kind, real=place.real, links=place.links)
+            given = paths.check_volume(host, rule.written, fact, "filesystem.allow_write:")
+            if not any(
+                isinstance(one, Bind)
+                and one.source == one.target
+                and is_below(given.real, one.source)
+                for one in mounts
+            ):
+                target = paths.check_target(given.real, "filesystem.allow_write")
+                found.append(Wanted(_bind(host, given, target, read_only=False), fact.links))
+    return found
+
+
 def _wanted_volume(host: Host, volume: Volume) -> Wanted:
     """A volume whose target is its source stands at its real place, with the links to it."""
-    given = paths.check_volume(host, volume.source)
+    given = paths.check_volume(host, volume.source, host.fact(volume.source))
     plain = paths.clean(volume.target) == paths.clean(volume.source)
     target = paths.check_target(given.real if plain else volume.target, "volume")
     bind = _bind(host, given, target, read_only=volume.read_only)

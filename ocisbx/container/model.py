@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ocisbx.commands import CommandPolicy
 from ocisbx.host import RuntimeBinary
+from ocisbx.placeholder import Placeholder
 from ocisbx.result import EnforcementState
 
 
@@ -30,7 +31,8 @@ class Node(Resolved):
 
 
 class Bind(Resolved):
-    """A host path at `target`; `idmap`: with the container's id mapping on the mount."""
+    """A host path at `target`; `idmap`: with the container's id mapping on the mount. A relative
+    source lies in the bundle."""
 
     source: str
     target: str
@@ -119,6 +121,19 @@ class Capture(Resolved):
     combine: bool
 
 
+class HostSide(Resolved):
+    """What the path policy (container/policy.py) needs besides mounts.
+
+    `placeholders` are made on the host first; `covers` are the sources that lie in the bundle;
+    `verified` is what of the host may be mounted (source, target, writable) where that has to be
+    looked at before the payload starts.
+    """
+
+    placeholders: tuple[Placeholder, ...] = ()
+    covers: tuple[str, ...] = ()
+    verified: tuple[tuple[str, str, bool], ...] = ()
+
+
 class EnforcementEntry(Resolved):
     """One line of the result's `enforcement`."""
 
@@ -153,5 +168,6 @@ class ContainerConfig(Resolved):
     cell: Literal["none", "mount", "user"]
     cgroup: bool
     annotations: dict[str, str]
+    host_side: HostSide
     enforcement: dict[str, EnforcementEntry]
     warnings: tuple[str, ...]

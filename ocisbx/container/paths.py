@@ -100,38 +100,38 @@ def refusal(host: Host, real: str) -> str:
     return ""
 
 
-def check_volume(host: Host, source: str) -> Given:
-    """A volume's real source; broad directories are the caller's explicit choice.
+def check_volume(host: Host, source: str, fact: PathFact, noun: str = "volume") -> Given:
+    """A volume's real source; broad directories are the caller's explicit choice. `fact`: what is
+    known of `source`; `noun`: what it is called in a refusal.
 
     Raises:
         ConfigError: missing, a socket or device, the whole host, or a kernel interface.
     """
-    fact = host.fact(source)
     remedy = "give an existing file or directory by its absolute path"
     if fact.kind is PathKind.MISSING:
-        raise ConfigError(f"volume {source} does not exist", remedy=remedy)
+        raise ConfigError(f"{noun} {source} does not exist", remedy=remedy)
     if fact.kind is PathKind.SOCKET:
         raise ConfigError(
-            f"volume {source} is a socket",
+            f"{noun} {source} is a socket",
             why="whoever listens there acts for the payload; read-only does not stop connect(2)",
             remedy="reach services over the network, or give their data as files",
         )
     if fact.kind is PathKind.OTHER:
-        raise ConfigError(f"volume {source} is neither a file nor a directory", remedy=remedy)
+        raise ConfigError(f"{noun} {source} is neither a file nor a directory", remedy=remedy)
     if fact.real == "/":
-        what = f"{_names(source, fact)} cannot be a volume"
+        what = f"{_names(source, fact)} cannot be a {noun}"
         raise ConfigError(what, why=TOO_BROAD["/"], remedy=remedy)
     for tree in KERNEL_TREES:
         if is_below(fact.real, tree):
             raise ConfigError(
-                f"volume {source} cannot be given",
+                f"{noun} {source} cannot be given",
                 why=f"{tree} is the kernel's",
                 remedy="leave it out: a container has its own /proc and /dev",
             )
     for own in host.own_directories:
         if is_below(fact.real, own) or is_below(own, fact.real):
             raise ConfigError(
-                f"volume {source} cannot be given",
+                f"{noun} {source} cannot be given",
                 why=f"ocisbx keeps its own state in {own}",
                 remedy="give the directories that are needed one by one",
             )

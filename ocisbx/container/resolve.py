@@ -8,7 +8,7 @@ from ocisbx.capabilities import apply_capabilities
 from ocisbx.container import identity, limits, view
 from ocisbx.container.files import choose_files
 from ocisbx.container.landlock import confine_writing
-from ocisbx.container.limits import Asked, refuse_or_declare
+from ocisbx.container.limits import Asked
 from ocisbx.container.merge import (
     command_policy,
     given,
@@ -76,7 +76,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
     confinement, entries = _confine(config, merged, host, runtime, files)
     held, limited = _hold_limits(config, merged, host)
-    entries |= limited | _plain_entries(config, merged, read_only_root=read_only_root)
+    entries |= limited | _plain_entries(merged, read_only_root=read_only_root) | files.enforcement
     entries |= {"user_namespace": who_entry, "kernel": kernel_entry(wanted, runtime)}
     return ContainerConfig(
         machine=host.machine,
@@ -100,6 +100,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         cell=cell,
         cgroup=host.uid == 0 and host.cgroups.delegated and quirks.root_cgroup,
         annotations=dict(merged.annotations),
+        host_side=files.host_side,
         enforcement=dict(sorted(entries.items())),
         warnings=warnings,
     )
@@ -178,27 +179,13 @@ def _hold_limits(
     return limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
 
 
-def _plain_entries(
-    config: SandboxConfig, merged: SandboxConfig, *, read_only_root: bool
-) -> dict[str, EnforcementEntry]:
+def _plain_entries(merged: SandboxConfig, *, read_only_root: bool) -> dict[str, EnforcementEntry]:
     network = merged.network or "none"
     how = "a network namespace with loopback only" if network == "none" else "the host's network"
-    entries = {
+    return {
         "network": _enforced(network, how),
         "read_only_root": _enforced(read_only_root, "mount namespace"),
     }
-    policy = merged.filesystem
-    asked = [*policy.allow_write, *policy.deny_read, *policy.deny_write]
-    if asked:
-        entries["filesystem"] = refuse_or_declare(
-            "filesystem",
-            Asked(", ".join(asked), demanded=config.filesystem == policy),
-            "this version does not enforce [filesystem] rules",
-            "give directories with --workspace and --volume instead, "
-            "or go on without the rules: --allow-degraded filesystem",
-            merged.allow_degraded,
-        )
-    return entries
 
 
 def _enforced(value: object, how: str) -> EnforcementEntry:

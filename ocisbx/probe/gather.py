@@ -10,21 +10,25 @@ import resource
 from typing import TYPE_CHECKING
 
 from ocisbx.container.paths import clean, is_below
+from ocisbx.container.rules import allowed_paths, collect_rules, given_paths
 from ocisbx.container.view import LISTED
 from ocisbx.errors import ConfigError
 from ocisbx.host import Cgroups, Entry, Host, IdRange, PathFact
 from ocisbx.mounts import parse_workspace
 from ocisbx.places import find_places
-from ocisbx.probe import paths
+from ocisbx.probe import paths, policy
 from ocisbx.probe.processes import oom_score_adj
 from ocisbx.probe.programs import find_program
 from ocisbx.probe.runtimes import find_runtimes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ocisbx.config import SandboxConfig
 
 TEXT_LIMIT_BYTES = 1 << 20
 
+APPARMOR_RESTRICTS = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 CGROUP_ROOT = "/sys/fs/cgroup"
 # File systems that take idmapped mounts, with the first kernel that does (mount_setattr(2)).
 IDMAP_FILESYSTEMS: dict[str, tuple[int, int]] = {
@@ -45,7 +49,14 @@ def gather(config: SandboxConfig) -> Host:
     Raises:
         RuntimeMissing: a runtime given by path is not one.
     """
-    facts = path_facts(config)
+    facts, cwd = path_facts(config), _cwd_if_any()
+    given = given_paths(config, facts, cwd)
+    home = os.path.realpath(_home(os.geteuid()))
+    matches = policy.find_matches(collect_rules(config, given, home, ()))
+    # As in all that the payload may write, no program in these is ours to run.
+    allowed = allowed_paths(collect_rules(config, given, home, ()), matches)
+    runtimes = find_runtimes(config.runtime.names, (*given.writable, *allowed))
+    own_code = policy.own_code((one.path for one in runtimes), given.writable)
     places = find_places()
     uid = os.geteuid()
     release = platform.release()
@@ -55,29 +66,28 @@ def gather(config: SandboxConfig) -> Host:
         uid=uid,
         gid=os.getegid(),
         groups=tuple(sorted(set(os.getgroups()) - {os.getegid()})),
-        home=os.path.realpath(_home(uid)),
-        cwd=_cwd_if_any(),
+        home=home,
+        cwd=cwd,
         hostname=platform.node(),
         max_user_namespaces=_number("/proc/sys/user/max_user_namespaces"),
-        apparmor_restricts_user_namespaces=_number(
-            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
-        )
-        == 1,
+        apparmor_restricts_user_namespaces=_number(APPARMOR_RESTRICTS) == 1,
         newuidmap=find_program("newuidmap"),
         newgidmap=find_program("newgidmap"),
         subordinate_uids=subordinate_ids("/etc/subuid", uid),
         subordinate_gids=subordinate_ids("/etc/subgid", uid),
         own_uids=own_ids("/proc/self/uid_map"),
         own_gids=own_ids("/proc/self/gid_map"),
-        idmap_ready=uid == 0 and _all_idmappable(facts, release),
+        idmap_ready=uid == 0 and _all_idmappable(facts, allowed, release),
         time_namespaces=os.path.exists("/proc/self/ns/time"),
         oom_score_adj=oom_score_adj(),
         cgroups=cgroups(),
         rlimits=_rlimits(),
-        runtimes=find_runtimes(config.runtime.names, _writable(config, facts)),
+        runtimes=runtimes,
         own_directories=tuple(map(os.path.realpath, (places.runtime, places.cache, places.state))),
         paths=facts | _workdir_facts(config, facts),
         listings=_listings(config, facts),
+        matches=matches | policy.find_own_code(own_code),
+        own_code=own_code,
         texts=_texts(config),
     )
 
@@ -89,6 +99,8 @@ def path_facts(config: SandboxConfig) -> dict[str, PathFact]:
     if workspace is not None:
         named.append(_cwd() if workspace.path is None else clean(workspace.path))
     named += [volume.source for volume in config.volumes]
+    # Where a mount point may lie in the workspace.
+    named += [clean(target) for target in _inner_targets(config)]
     if config.rootfs not in (None, "host"):
         named.append(config.rootfs or "")
     return {path: paths.look_at(path) for path in named}
@@ -105,6 +117,13 @@ def _workdir_facts(config: SandboxConfig, facts: dict[str, PathFact]) -> dict[st
     places = paths.below(os.path.normpath(config.workdir), shown)
     found = (os.path.normpath(os.path.join(source, relative)) for source, relative in places)
     return {path: paths.look_at(path) for path in found}
+
+
+def _inner_targets(config: SandboxConfig) -> list[str]:
+    """Targets of mounts, if there are rules because of which no mount point can be made."""
+    if not (config.filesystem.deny_read or config.filesystem.deny_write):
+        return []
+    return [*(volume.target for volume in config.volumes), *config.tmpfs]
 
 
 def _texts(config: SandboxConfig) -> dict[str, str]:
@@ -195,16 +214,6 @@ def _cwd_if_any() -> str:
         return "/"
 
 
-def _writable(config: SandboxConfig, facts: dict[str, PathFact]) -> tuple[str, ...]:
-    """The host's directories that the payload may write: no program in them is ours to run."""
-    found = [facts[v.source].real for v in config.volumes if not v.read_only]
-    workspace = parse_workspace(config.workspace or ":rw")
-    if workspace is not None and not workspace.read_only:
-        path = _cwd() if workspace.path is None else clean(workspace.path)
-        found.append(facts[path].real)
-    return tuple(found)
-
-
 def _number(path: str) -> int | None:
     try:
         with open(path, encoding="ascii") as file:
@@ -268,12 +277,12 @@ def _rlimits() -> dict[str, tuple[int, int]]:
     return {name: resource.getrlimit(getattr(resource, name)) for name in names}
 
 
-def _all_idmappable(facts: dict[str, PathFact], release: str) -> bool:
+def _all_idmappable(facts: dict[str, PathFact], allowed: Iterable[str], release: str) -> bool:
     """Whether every path that the caller gives lies on a file system that takes idmapped mounts."""
     mounts = _mounts()
     version = tuple(int(part) for part in release.split("-", maxsplit=1)[0].split(".")[:2])
-    for fact in facts.values():
-        covering = [point for point in mounts if is_below(fact.real, point)]
+    for path in (*(fact.real for fact in facts.values()), *allowed):
+        covering = [point for point in mounts if is_below(path, point)]
         since = IDMAP_FILESYSTEMS.get(mounts[max(covering, key=len)])
         if since is None or version < since:
             return False

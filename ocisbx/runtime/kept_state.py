@@ -62,6 +62,9 @@ def forget_kept_state() -> None:
         if not bundle_names():
             import shutil  # noqa: PLC0415 -- 2 ms of every start, for what is rare
 
+            # Of the path policy's covers one can be neither listed nor, so, deleted with the tree.
+            with contextlib.suppress(OSError):
+                os.rmdir(f"{places.kept}/covers/hidden")
             shutil.rmtree(places.kept, ignore_errors=True)
 
 

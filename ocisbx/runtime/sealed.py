@@ -29,7 +29,7 @@ def sealed_copy(path: str) -> int | None:
     Raises:
         OSError: the binary cannot be read, or there is no memory.
     """
-    seen = fingerprint(path, exact=True)
+    seen = fingerprint(path, "content")
     with _lock:
         known = _copies.get(path)
         if known is not None and known[0] == seen:

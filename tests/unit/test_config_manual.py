@@ -10,7 +10,7 @@ from ocisbx.config import SandboxConfig
 from ocisbx.config_errors import field_paths
 from ocisbx.errors import ConfigError
 from ocisbx.fields import ENFORCEMENT_NAMES
-from ocisbx.presets import DOCKER_CAPABILITIES, ISOLATION_LEVELS, PRESETS
+from ocisbx.presets import DOCKER_CAPABILITIES, ISOLATION_LEVELS, PRESETS, PROTECTED
 from ocisbx.values import ANNOTATIONS, RLIMITS
 
 MAN = Path(ocisbx.presets.__file__).parent / "man"
@@ -60,6 +60,8 @@ def test_presets_page_holds_the_data() -> None:
         # From the second word on: in the page the sentence goes on from "It opens".
         assert preset.opens in words, name
         assert preset.description.partition(" ")[2] in words, name
+    for one in PROTECTED:
+        assert f"| `{one.pattern}` | {one.reason} |" in PAGE, one.pattern
     for level in ISOLATION_LEVELS.values():
         for path in (*level.masked_paths, *level.readonly_paths):
             assert re.search(rf"{path}[,.;]", words), path

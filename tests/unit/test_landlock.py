@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ocisbx.config import SandboxConfig
 from ocisbx.container.files import Files
 from ocisbx.container.landlock import CALLS, writable_paths
-from ocisbx.container.model import Bind, ContainerConfig, Root, Tmpfs
+from ocisbx.container.model import Bind, ContainerConfig, HostSide, Root, Tmpfs
 from ocisbx.container.paths import is_below
 from ocisbx.container.resolve import resolve
 from ocisbx.host import PathFact, PathKind
@@ -82,6 +82,8 @@ def test_every_writable_place_is_covered_once(
         binds=tuple(Bind(source="/s", target=at, read_only=ro) for at, ro in binds),
         tmpfs=tuple(Tmpfs(target=at, size_bytes=1, inodes=1) for at in scratch),
         workdir="/",
+        host_side=HostSide(),
+        enforcement={},
     )
     found = writable_paths(files)
     wanted = {"/dev", "/proc", *scratch, *(at for at, read_only in binds if not read_only)}

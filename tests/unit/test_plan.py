@@ -87,12 +87,12 @@ def test_the_environment_of_the_call() -> None:
 
 def test_guards_see_changes(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    missing = Guard(str(path), exact=True, seen=fingerprint(str(path), exact=True))
+    missing = Guard(str(path), sight="content", seen=fingerprint(str(path), "content"))
     assert missing.holds()
     path.write_text("one")
     assert not missing.holds()
-    exact = Guard(str(path), exact=True, seen=fingerprint(str(path), exact=True))
-    identity = Guard(str(path), exact=False, seen=fingerprint(str(path), exact=False))
+    exact = Guard(str(path), sight="content", seen=fingerprint(str(path), "content"))
+    identity = Guard(str(path), sight="identity", seen=fingerprint(str(path), "identity"))
     path.write_text("longer")
     assert not exact.holds()
     assert identity.holds()
