@@ -6,6 +6,7 @@ importing it.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from ocisbx.backends.lower import lower
@@ -13,6 +14,7 @@ from ocisbx.backends.trial import Trier
 from ocisbx.container.merge import merge_preset, wanted_runtime
 from ocisbx.container.resolve import resolve
 from ocisbx.container.select import candidates, objection
+from ocisbx.errors import RuntimeMissing, Unsupported
 from ocisbx.host import PathKind
 from ocisbx.plan import Guard, Sight, fingerprint
 from ocisbx.probe.gather import gather
@@ -48,6 +50,10 @@ def survey(config: SandboxConfig, *, may_try: bool = True) -> Host:
     """
     host = gather(merge_preset(config))
     wanted = wanted_runtime(config)
+    if may_try:
+        # What is wrong with the configuration is said before any runtime is started for it.
+        with contextlib.suppress(RuntimeMissing, Unsupported):
+            resolve(config, host)
     trier = Trier(may_try=may_try)
     found = _tried(host, wanted, trier)
     if may_try and all(objection(runtime, wanted) for runtime in candidates(wanted, found)):

@@ -1,4 +1,5 @@
-"""How a payload is ended, and what it used: a schedule of ever harder steps, each certain to be reached.
+"""How a payload is ended (a schedule of ever harder steps, each certain to be reached), and what it
+used.
 
 Never by killing the runtime first: a killed runtime leaves its container running.
 """

@@ -158,11 +158,7 @@ def _bare_plan(path: str, document: dict[str, Any], template: Template, root: st
         environment={},
         inherit=(),
         workdir=document["process"]["cwd"],
-        shown=tuple(
-            Shown(mount["source"], mount["destination"])
-            for mount in document.get("mounts", ())
-            if mount.get("type") == "bind"
-        ),
+        shown=_shown(document),
         owner=_outside(document),
         timeout_s=settings.timeout_s,
         grace_s=DEFAULT_GRACE_S if settings.grace_s is None else settings.grace_s,
@@ -178,6 +174,14 @@ def _bare_plan(path: str, document: dict[str, Any], template: Template, root: st
         covers=(),
         verified=(),
         sandbox_toml=settings.to_toml(),
+    )
+
+
+def _shown(document: dict[str, Any]) -> tuple[Shown, ...]:
+    return tuple(
+        Shown(mount["source"], mount["destination"])
+        for mount in document.get("mounts", ())
+        if mount.get("type") == "bind"
     )
 
 

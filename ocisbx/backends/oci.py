@@ -64,8 +64,7 @@ class OciBackend:
             bundle.create(mode, owner_record(container_id, plan, call))
             stack.callback(_remove, bundle)
             bundle.link(kept_state(client.quirks, plan.template))
-            if plan.covers:
-                bundle.link(shared_covers())
+            bundle.link(shared_covers() if plan.covers else {})
             stack.enter_context(hold(plan.placeholders))
             root = bundle.make_root(plan)
             if client.quirks.joins_root:
@@ -86,8 +85,7 @@ class OciBackend:
             # gVisor's gofer serves the files: its mounts are not the init's.
             looks = plan.verified and not client.quirks.user_kernel
             inspect = partial(_strange, plan, bundle.path, root) if looks else None
-            reports = client.quirks.socket_args is not None
-            execution = (OciExecution if reports else unreported_execution())(
+            execution = execution_type(client)(
                 container_id, plan, call, bundle=bundle, client=client, stdio=stdio, inspect=inspect
             )
             stack.callback(_delete, client, container_id, plan, call)
@@ -100,7 +98,10 @@ class OciBackend:
             yield execution
 
 
-def unreported_execution() -> type[OciExecution]:
+def execution_type(client: RuntimeClient) -> type[OciExecution]:
+    """How a payload on this runtime is driven."""
+    if client.quirks.socket_args is not None:
+        return OciExecution
     from ocisbx.backends.unreported import UnreportedExecution  # noqa: PLC0415 -- for old gVisor
 
     return UnreportedExecution

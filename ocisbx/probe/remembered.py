@@ -153,6 +153,9 @@ def _load(path: str) -> dict[str, dict[str, Any]]:
     try:
         document = json.loads(data)
         rows = document["rows"] if document["of"] == _circumstances() else {}
-        return {key: dict(row) for key, row in rows.items()}
+        return {
+            key: {name: value for name, value in dict(row).items() if isinstance(name, str)}
+            for key, row in rows.items()
+        }
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}

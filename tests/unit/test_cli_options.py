@@ -193,7 +193,6 @@ def test_no_verb_is_help_and_a_flag_is_version() -> None:
         ),
         (["run", "--env-file", "/no/file", "x"], "ocisbx: --env-file '/no/file' cannot be read: "),
         (["run", "--config", "", "true"], "ocisbx: '.' cannot be read: is a directory\n  remedy: "),
-        (["run", "--workspace", "/no/\x1b[1m", "true"], "ocisbx: workspace /no/\\x1b[1m does not"),
         (["run", "-e", "=v", "true"], "ocisbx: '=v' is not an environment variable: "),
     ],
 )

@@ -131,7 +131,7 @@ def test_a_runtime_that_only_says_that_it_confines(name: str) -> None:
     alone = by_name(seen(loose))
     finding = alone["profile-not-held"]
     assert finding.severity is Severity.WEAKENS
-    assert finding.evidence.endswith("saw CapEff: 0000000000000000, NoNewPrivs: 1, Seccomp: 2")
+    assert finding.evidence.endswith("saw cap_eff: 0, no_new_privs: True, seccomp: 2")
     assert IGNORED[name] in finding.consequence
     assert "--features systemd,v1,v2,seccomp" in finding.remedy
     assert "auto-finds-none" in alone
