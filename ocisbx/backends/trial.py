@@ -42,7 +42,10 @@ SETTLE_S = 0.5
 EXPECTED: tuple[tuple[str, str, object], ...] = (
     ("seccomp", "seccomp", 2),
     ("no_new_privileges", "no_new_privs", True),
-    *(("capabilities", f"cap_{name}", 0) for name in ("eff", "prm", "inh", "bnd", "amb")),
+    *(
+        ("capabilities", name, 0)
+        for name in ("cap_eff", "cap_prm", "cap_inh", "cap_bnd", "cap_amb")
+    ),
 )
 
 
