@@ -120,7 +120,7 @@ class Trier:
             return self._made[key]
         memory = runtime_memory()
         known = None if self._again else memory.trial(runtime.path, platform)
-        if known is not None and not (self._doubts and known.words):
+        if known is not None and _tells(known) and not (self._doubts and known.words):
             return known
         if not self._may_try:
             return TrialRecord("", "", 0.0, 0.0, {})
@@ -172,6 +172,11 @@ class Trier:
             shown = captured.read()[-200:]
             return f"the self-test ended: {verdict.termination}, {shown!r}", None
         return "", parse_self_test(captured.read())
+
+
+def _tells(record: TrialRecord) -> bool:
+    """Whether it is a failure, or a whole self-test of this version."""
+    return bool(record.words) or set(record.inside) == set(SelfTest._fields)
 
 
 def _annotated(

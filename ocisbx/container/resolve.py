@@ -149,7 +149,9 @@ def _confine(
         # What the kernel spares would be spared inside too, and the caller's be ended instead.
         oom_score_adj=0 if host.oom_score_adj < 0 else None,
     )
-    confinement, writing = confine_writing(confinement, files, runtime.landlock_abi, level)
+    # gVisor has no Landlock, which its first trial must not have to find out.
+    abi = 0 if quirks.user_kernel else runtime.landlock_abi
+    confinement, writing = confine_writing(confinement, files, abi, level)
     capabilities = ", ".join(confinement.capabilities) or "none"
     entries = {
         "landlock": writing,
