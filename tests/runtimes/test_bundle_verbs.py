@@ -55,6 +55,7 @@ def edit(bundle: Path, *path: str, value: object) -> None:
 def test_what_a_kept_bundle_is(box: Box, kept: Path) -> None:
     assert {path.name for path in kept.iterdir()} == {
         "config.json",
+        "covers",
         "owner.json",
         "rootfs",
         "sandbox.toml",

@@ -94,6 +94,7 @@ SHOWS: dict[str, Callable[[RunResult, str], None]] = {
     "limits-degraded": shows("256\n256\ntoo large\n"),
     "names-and-places": shows(f"{HOME}/project/src\nbuilder-7\nbuilder-7\n1\n"),
     "no-workspace": shows("/\nscratch\n"),
+    "path-policy": shows(f"{CALLER}build-cache\nproject\n"),
     "preset-balanced": shows_the_hosts_network,
     "preset-coding-agent": shows(f"{CALLER}project\n"),
     "preset-locked-down": shows("read me\nrefused\nCapBnd:\t0000000000000000\n"),
@@ -174,6 +175,13 @@ def prepare(example: Example, home: Path) -> None:
                 path.mkdir()
             else:
                 path.touch()
+    for found in host.matches.values():
+        for one in found.places:
+            if one.kind is PathKind.DIRECTORY and one.real.startswith(HOME):
+                place(one.real).mkdir(parents=True, exist_ok=True)
+            elif one.kind is PathKind.FILE and one.real.startswith(HOME):
+                place(one.real).parent.mkdir(parents=True, exist_ok=True)
+                place(one.real).touch()
     texts = {path.removeprefix(HOME)[1:]: text for path, text in host.texts.items()}
     for name, text in (NOTES | CONTENTS.get(example.name, {}) | texts).items():
         path = home / name
