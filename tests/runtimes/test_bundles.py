@@ -152,6 +152,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.undo()
 
 
+def make_place(kind: PathKind, path: Path) -> None:
+    """Where a rule of [filesystem] led on the recorded host."""
+    if kind is PathKind.DIRECTORY:
+        path.mkdir(parents=True, exist_ok=True)
+    elif kind is PathKind.FILE:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
 def prepare(example: Example, home: Path) -> None:
     """Make what the recorded host has below its home directory."""
 
@@ -175,13 +184,8 @@ def prepare(example: Example, home: Path) -> None:
                 path.mkdir()
             else:
                 path.touch()
-    for found in host.matches.values():
-        for one in found.places:
-            if one.kind is PathKind.DIRECTORY and one.real.startswith(HOME):
-                place(one.real).mkdir(parents=True, exist_ok=True)
-            elif one.kind is PathKind.FILE and one.real.startswith(HOME):
-                place(one.real).parent.mkdir(parents=True, exist_ok=True)
-                place(one.real).touch()
+    for one in (one for found in host.matches.values() for one in found.places):
+        make_place(one.kind, place(one.real))
     texts = {path.removeprefix(HOME)[1:]: text for path, text in host.texts.items()}
     for name, text in (NOTES | CONTENTS.get(example.name, {}) | texts).items():
         path = home / name

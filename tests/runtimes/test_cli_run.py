@@ -27,13 +27,13 @@ HEAVY = frozenset({
 })  # fmt: skip
 OURS = frozenset({
     "audit", "backends", "backends.base", "backends.endings", "backends.execution", "backends.gc",
-    "backends.names", "backends.oci", "backends.stdio", "bundle", "bundle.directory",
-    "bundle.owner", "bundle.view", "calls", "capture", "capture.feeder", "capture.forward",
-    "capture.reader", "capture.sinks", "capture.stream", "cgroup", "cgroup.remove", "cli",
-    "cli.options", "cli.output", "cli.run", "cli.run_options", "command", "commands", "errors",
-    "init", "init.protocol", "outcome", "places", "plan", "plans", "probe", "probe.processes",
-    "quirks", "result", "runtime", "runtime.client", "runtime.kept_state", "runtime.log",
-    "runtime.sealed", "values", "version",
+    "backends.names", "backends.oci", "backends.placeholders", "backends.stdio", "bundle",
+    "bundle.covers", "bundle.directory", "bundle.owner", "bundle.view", "calls", "capture",
+    "capture.feeder", "capture.forward", "capture.reader", "capture.sinks", "capture.stream",
+    "cgroup", "cgroup.remove", "cli", "cli.options", "cli.output", "cli.run", "cli.run_options",
+    "command", "commands", "errors", "init", "init.protocol", "outcome", "placeholder", "places",
+    "plan", "plans", "probe", "probe.mounted", "probe.processes", "quirks", "result", "runtime",
+    "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed", "values", "version",
 })  # fmt: skip
 IMPORTS = """\
 import atexit, os, sys
