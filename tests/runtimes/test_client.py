@@ -19,19 +19,18 @@ from ocisbx.probe.runtimes import find_runtimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
-
     from ocisbx.runtime.client import RuntimeClient
 
-PATHS = [runtime.path for runtime in find_runtimes()]
+# gVisor knows neither `ps` nor these processes of the host's; youki starts nothing here.
+PATHS = [runtime.path for runtime in find_runtimes() if runtime.name in ("runc", "crun")]
 
 
 @pytest.fixture(params=PATHS)
 def made(
-    request: pytest.FixtureRequest, tmp_path: Path
+    request: pytest.FixtureRequest,
 ) -> Iterator[tuple[RuntimeClient, str, str]]:
     """(client, id, bundle) of a sleeping container's bundle; whatever is left is deleted."""
-    config = SandboxConfig(workspace=str(tmp_path), runtime={"names": [request.param]})
+    config = SandboxConfig(workspace="none", runtime={"names": [request.param]})
     plan = compile_plan(config)
     container_id = new_id()
     call = Call(argv=("sleep", "60"), environment=os.environ)
