@@ -19,6 +19,7 @@ from ocisbx.probe.runtimes import find_runtimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
     from ocisbx.runtime.client import RuntimeClient
 
 # gVisor knows neither `ps` nor these processes of the host's; youki starts nothing here.
