@@ -257,6 +257,11 @@ LACKS: tuple[Lack, ...] = (
         "refused with the length that fits, before anything is started",
     ),
     Lack(
+        "runsc", (), "Landlock is a further layer",
+        "landlock_create_ruleset: its kernel has no such call",
+        "the mounts alone decide what is written (`enforcement` says so)",
+    ),
+    Lack(
         "runsc", (), "mounts are compared with the plan before the payload runs",
         "its gofer serves the files: process 1 has none of the host's mounts",
         "a directory that somebody swaps for a link between our look and the mount is followed",

@@ -66,8 +66,12 @@ def hold(wanted: Sequence[Placeholder]) -> Iterator[None]:
     for one in wanted:
         by_parent.setdefault(os.path.dirname(one.path), []).append(one)
     places = find_places()
-    for path in (places.runtime, registers(), places.cache, pool()):
+    for path in (places.runtime, registers()):
         ensure(path)
+    # Without a pool each is made and deleted.
+    with contextlib.suppress(OcisbxError):
+        for path in (places.cache, pool()):
+            ensure(path)
     held: list[tuple[int, int]] = []
     try:
         with locked(registers(), fcntl.LOCK_EX):

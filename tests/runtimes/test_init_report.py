@@ -153,10 +153,10 @@ PROGRAMS = {
         ("/opt/a/denied", errno.EACCES, 126),
         ("dir", errno.EACCES, 126),
         ("/opt/b/dir", errno.EACCES, 126),
-        ("/opt/b/plain/x", errno.ENOTDIR, 126),
+        ("/opt/b/plain/x", errno.ENOTDIR, 127),
         ("garbage", errno.ENOEXEC, 126),
         ("/opt/b/plain", errno.ENOEXEC, 126),
-        ("x" * 300, errno.ENAMETOOLONG, 126),
+        ("x" * 300, errno.ENAMETOOLONG, 127),
     ],
 )
 def test_a_failed_exec_reports_its_errno(
