@@ -48,7 +48,7 @@ def test_stdio_is_inherited_and_the_end_is_the_exit_code(
         ("missing", b"ocisbx-init: missing: no such file or directory (errno 2)\n", 127),
         ("/usr", b"ocisbx-init: /usr: permission denied (errno 13)\n", 126),
         ("a\nb\x1b", b"ocisbx-init: a?b?: no such file or directory (errno 2)\n", 127),
-        ("y" * 4000, b"ocisbx-init: " + b"y" * 1010 + b"\n", 126),
+        ("y" * 4000, b"ocisbx-init: " + b"y" * 1010 + b"\n", 127),
     ],
 )
 def test_a_failed_exec_is_one_line(
