@@ -59,6 +59,7 @@ OLD = ELSEWHERE | {
     "its cgroup is the root of what it sees": "/proc/self/cgroup is empty",
     "no device can be made": "it leads nowhere: opening it fails",
     "every tmpfs has a size": "/dev has none; its memory is the sandbox's own",
+    "filling a tmpfs is ENOSPC": "/dev has no size: the limit of a file's size answers first",
     "process_vm_readv(init) is refused": "ENOSYS: it does not know the call",
 }
 
