@@ -84,10 +84,6 @@ def test_no_runtime_with_that_platform(stage: Stage) -> None:
 # ---------------------------------------------------------------------------------- what is ignored
 FORGERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "seccomp": ('config["linux"].pop("seccomp", None)', {"isolation": {"seccomp": "none"}}),
-    "no_new_privileges": (
-        'config["process"]["noNewPrivileges"] = False',
-        {"isolation": {"no_new_privileges": False}},
-    ),
 }
 
 
@@ -103,6 +99,14 @@ def test_a_runtime_that_ignores_what_it_is_told(stage: Stage, name: str) -> None
     assert stage.sandbox(path, RUNC).run(MARK).runtime.path == RUNC
     assert stage.sandbox(path, **without).run(MARK).runtime.path == path
     assert stage.ran() == 2
+
+
+def test_a_runtime_without_no_new_privs_starts_nothing(stage: Stage) -> None:
+    """Landlock needs it (landlock_restrict_self(2)): the init starts nothing without."""
+    path = stage.forge('config["process"]["noNewPrivileges"] = False')
+    with pytest.raises(RuntimeMissing, match="Landlock cannot be set up"):
+        stage.sandbox(path).run(MARK)
+    assert stage.ran() == 0
 
 
 def test_a_runtime_that_gives_capabilities_is_never_used(stage: Stage) -> None:
