@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ocisbx import Sandbox
+from ocisbx.backends.placeholders import hold
+from ocisbx.bundle.covers import shared_covers
 from ocisbx.bundle.directory import BundleDirectory
 from ocisbx.init import cell_path
 from ocisbx.runtime.client import CELL_ARGS
@@ -69,8 +71,8 @@ def bare_runtime(
     plan = Sandbox(runtime={"names": [runtime]}, **fields).resolve()
     bundle = _bundle(plan, directory)
     state = ["--root", f"{directory}/state", "--log", f"{directory}/log", "--log-format", "json"]
-    argv = [plan.runtime.path, *state, "run", "--bundle", bundle.path, "bare"]
-    with Spawner(plan.cell) as spawner:
+    argv = [plan.runtime.path, *state, *plan.runtime_args, "run", "--bundle", bundle.path, "bare"]
+    with hold(plan.placeholders), Spawner(plan.cell) as spawner:
         yield lambda: spawner.time(argv)
 
 
@@ -78,6 +80,7 @@ def _bundle(plan: Plan, directory: str) -> BundleDirectory:
     """The bundle of `plan`, but for the id; it serves every call in turn."""
     bundle = BundleDirectory(f"{directory}/bundles/bare")
     bundle.create(0o700)
+    bundle.link(shared_covers() if plan.covers else {})
     bundle.configure(
         plan.template.fill(
             container_id="bare",

@@ -17,20 +17,16 @@ Prints one JSON object; `--keep` writes results/cold.json and every sample to re
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import shlex
 import shutil
-import sys
 import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.baseline import Spawner, bare_runtime
 from benchmarks.common import (
-    host_facts,
-    keep,
-    parse_arguments,
+    measure_runtimes,
     ratio_of_medians,
     shown,
     summarize,
@@ -111,25 +107,10 @@ def measure(runtime: str, rounds: int) -> tuple[dict[str, Any], list[dict[str, A
 
 
 def main() -> int:
-    options = parse_arguments(__doc__, rounds=200)
-    document: dict[str, Any] = {
-        "benchmark": "cold",
-        "host": host_facts(),
-        "configuration": {"config": "SandboxConfig()", "rounds": options.rounds},
-        "rows": [],
-    }
-    samples: list[dict[str, Any]] = []
-    for runtime in options.runtime:
-        row, raw = measure(runtime, options.rounds)
-        document["rows"].append(row)
-        samples += raw
-        print(json.dumps(row), file=sys.stderr)
-    print(json.dumps(document, indent=2))
-    if options.keep:
-        keep("cold", document, samples)
+    rows = measure_runtimes("cold", __doc__, measure, "SandboxConfig()")
     met = all(
         row["ocisbx_over_bare"]["ratio"] <= GOAL_RATIO and row["own_part"]["p50_ms"] <= GOAL_OWN_MS
-        for row in document["rows"]
+        for row in rows
     )
     return 0 if met else 1
 

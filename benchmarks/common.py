@@ -13,12 +13,13 @@ import random
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -126,3 +127,30 @@ def keep(
     if samples is not None:
         lines = "".join(json.dumps(sample) + "\n" for sample in samples)
         (RESULTS / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+
+
+def measure_runtimes(
+    name: str,
+    description: str | None,
+    measure: Callable[[str, int], tuple[dict[str, Any], list[dict[str, Any]]]],
+    config: str,
+) -> list[dict[str, Any]]:
+    """Measure each runtime in turn, print (and keep) the document, and return its rows."""
+    options = parse_arguments(description, rounds=200)
+    document: dict[str, Any] = {
+        "benchmark": name,
+        "host": host_facts(),
+        "configuration": {"config": config, "rounds": options.rounds},
+        "rows": [],
+    }
+    samples: list[dict[str, Any]] = []
+    for runtime in options.runtime:
+        row, raw = measure(runtime, options.rounds)
+        document["rows"].append(row)
+        samples += raw
+        print(json.dumps(row), file=sys.stderr)
+    print(json.dumps(document, indent=2))
+    if options.keep:
+        keep(name, document, samples)
+    rows: list[dict[str, Any]] = document["rows"]
+    return rows

@@ -19,16 +19,13 @@ import contextlib
 import json
 import random
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.baseline import bare_runtime
 from benchmarks.common import (
-    host_facts,
-    keep,
-    parse_arguments,
+    measure_runtimes,
     quantile,
     shown,
     summarize,
@@ -95,25 +92,10 @@ def differences(with_it: Sequence[float], without: Sequence[float]) -> dict[str,
 
 
 def main() -> int:
-    options = parse_arguments(__doc__, rounds=200)
-    document: dict[str, Any] = {
-        "benchmark": "seccomp",
-        "host": host_facts(),
-        "configuration": {"config": "SandboxConfig(isolation.seccomp)", "rounds": options.rounds},
-        "rows": [],
-    }
-    samples: list[dict[str, Any]] = []
-    for runtime in options.runtime:
-        row, raw = measure(runtime, options.rounds)
-        document["rows"].append(row)
-        samples += raw
-        print(json.dumps(row), file=sys.stderr)
-    print(json.dumps(document, indent=2))
-    if options.keep:
-        keep("seccomp", document, samples)
+    rows = measure_runtimes("seccomp", __doc__, measure, "SandboxConfig(isolation.seccomp)")
     met = all(
         row["wall_default_less_none"]["min_ms"] <= goal
-        for row in document["rows"]
+        for row in rows
         for name, goal in GOAL_MS.items()
         if row["version"].startswith(name)
     )

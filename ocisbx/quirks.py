@@ -67,6 +67,27 @@ class Quirks(NamedTuple):
 # gVisor's platforms guide: systrap is the default; ptrace is there still, and to be removed.
 GVISOR_PLATFORMS = ("systrap", "ptrace")
 
+# gVisor's true rootless way (its user guide, "rootless"): the mapping in config.json, run as the
+# caller, without --rootless.
+GVISOR = Quirks(
+    name="runsc",
+    since=(20240101,),
+    socket_args=("--pass-fd=3:3",),
+    # The default overlay would keep what is written to a writable root.
+    global_args=("--ignore-cgroups", "--overlay2=none"),
+    root_cgroup=False,
+    features=True,
+    user_kernel=True,
+    platforms=GVISOR_PLATFORMS,
+    network_flag=True,
+    seccomp_args=("--oci-seccomp",),
+    clone3="allow",
+    cause_first=True,
+    writes_root=True,
+    joins_root=True,
+    recursive_options=False,
+)
+
 TABLE: tuple[Quirks, ...] = (
     Quirks(
         name="crun",
@@ -115,45 +136,16 @@ TABLE: tuple[Quirks, ...] = (
         socket_args=("--preserve-fds", "1"),
         features=True,
     ),
-    # gVisor's true rootless way (its user guide, "rootless"): the mapping in config.json, run as
-    # the caller, without --rootless.
-    Quirks(
-        name="runsc",
-        since=(20240101,),
-        socket_args=("--pass-fd=3:3",),
-        # The default overlay would keep what is written to a writable root.
-        global_args=("--ignore-cgroups", "--overlay2=none"),
-        root_cgroup=False,
-        features=True,
-        user_kernel=True,
-        platforms=GVISOR_PLATFORMS,
-        network_flag=True,
-        seccomp_args=("--oci-seccomp",),
-        clone3="allow",
-        cause_first=True,
-        writes_root=True,
-        joins_root=True,
-        recursive_options=False,
-    ),
-    Quirks(
-        name="runsc",
+    GVISOR,
+    GVISOR._replace(
         since=(0,),
         # No --pass-fd: its own stdio is the payload's, and its exit status the payload's.
         socket_args=None,
+        global_args=("--ignore-cgroups",),
+        features=False,
         # It always sets it (runsc/specutils: "noNewPrivileges ... assumed to always be set").
         untold=("no_new_privs", "cap_amb"),
         networks=("none",),
-        global_args=("--ignore-cgroups",),
-        root_cgroup=False,
-        user_kernel=True,
-        platforms=GVISOR_PLATFORMS,
-        network_flag=True,
-        seccomp_args=("--oci-seccomp",),
-        clone3="allow",
-        cause_first=True,
-        writes_root=True,
-        joins_root=True,
-        recursive_options=False,
     ),
 )
 

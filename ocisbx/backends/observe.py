@@ -155,6 +155,7 @@ def _init_of(path: str, owner: Owner | None, declared: Declared) -> tuple[int | 
         root=path,
         log=os.devnull,
         cell=owner.cell,
+        args=tuple(owner.runtime_args),
     )
     if not client.knows(owner.id):
         return None, NOT_RUNNING

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 DEFAULT_GRACE_S = 2.0
 DEFAULT_MAX_OUTPUT_BYTES = 64 << 20
+KERNEL_FILTER = "seccomp(2) filter, set by the runtime"
+GVISOR_FILTER = "a filter of gVisor's kernel, which answers EPERM whatever the profile's errno"
 DEFAULT_HOSTNAME = "sandbox"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -157,7 +159,7 @@ def _confine(
         "landlock": writing,
         "capabilities": _enforced(capabilities, "all five sets (capabilities(7))"),
         "no_new_privileges": _enforced(confinement.no_new_privileges, "prctl(2)"),
-        "seccomp": _enforced(profile, "seccomp(2) filter, set by the runtime"),
+        "seccomp": _enforced(profile, GVISOR_FILTER if quirks.user_kernel else KERNEL_FILTER),
     }
     if rlimit_entry is not None:
         entries["rlimits"] = rlimit_entry
