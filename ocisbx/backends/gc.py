@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ocisbx.backends.names import forget_names
 from ocisbx.backends.placeholders import forget_placeholders
 from ocisbx.bundle.directory import remove_tree
-from ocisbx.bundle.owner import Owner, draft_alive, read_owner
+from ocisbx.bundle.owner import OWNER_FILE, Owner, draft_alive, read_owner
 from ocisbx.cgroup.remove import remove_cgroup
 from ocisbx.errors import BundleError, OcisbxError
 from ocisbx.places import bundle_names, find_places, trusted
@@ -95,6 +95,10 @@ def examine(name: str) -> Leftover | None:
     try:
         owner = read_owner(path)
     except BundleError:
+        if not os.path.lexists(f"{path}/{OWNER_FILE}"):
+            # A bundle has its name when the record is in it: who took that away did not come to
+            # the end.
+            return Leftover(name, path, None)
         try:
             age_s = time.time() - os.lstat(path).st_mtime
         except OSError:

@@ -115,7 +115,9 @@ class BundleDirectory:
             BundleError: something in it cannot be deleted.
         """
         try:
-            for path in (*self._own, self.log):
+            os.unlink(self.log)
+            # The record last: without it nobody knows whose the rest is.
+            for path in reversed(self._own):
                 os.unlink(path)
             os.rmdir(self.path)
         except OSError:

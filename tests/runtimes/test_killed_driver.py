@@ -114,15 +114,31 @@ def test_gc_leaves_live_containers_of_other_processes_alone(box: Box) -> None:
         assert other.wait(20) == 0
 
 
-def test_a_bundle_without_a_record_is_collected_when_it_is_old(box: Box) -> None:
+def test_a_bundle_without_a_record_is_collected(box: Box) -> None:
+    """A bundle has its name when its record is in it, and loses the record last: whoever left it so
+    died while taking it away."""
+    box.run(["true"])
+    empty, rest = box.bundles / "0123", box.bundles / "4567"
+    empty.mkdir()
+    rest.mkdir()
+    (rest / "covers").symlink_to(box.base)
+    assert [found.id for found in collect()] == ["0123", "4567"]
+    assert list(box.bundles.iterdir()) == []
+    assert box.base.is_dir()
+
+
+def test_a_damaged_record_is_left_alone_for_a_while(box: Box) -> None:
+    """What cannot be read may be of a live driver."""
     box.run(["true"])
     young, old = box.bundles / "0123", box.bundles / "4567"
-    young.mkdir()
-    old.mkdir()
+    for bundle in (young, old):
+        bundle.mkdir()
+        (bundle / "owner.json").write_text("{")
     stale = old.stat().st_mtime - UNOWNED_S - 1
     os.utime(old, (stale, stale))
     assert [found.id for found in collect()] == ["4567"]
     assert list(box.bundles.iterdir()) == [young]
+    (young / "owner.json").unlink()
     young.rmdir()
 
 
