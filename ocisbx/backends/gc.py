@@ -25,7 +25,7 @@ from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
 from ocisbx.runtime.kept_state import forget_kept_state
 
-# A bundle without a record is one that is being made, unless it is older than any start takes.
+# A record that cannot be read may be of a live driver, unless it is older than its writing takes.
 UNOWNED_S = 60.0
 # How many bundles of others a start looks at in passing.
 SWEEP_LIMIT = 16
