@@ -198,8 +198,10 @@ def _make_site(made: Made, say: Say) -> None:
         locked = target / "requirements.txt"
         locked.write_text(_requirements())
         command = [
-            *[_python_with_pip(), "-I", "-m", "pip", "--no-input", "--disable-pip-version-check"],
-            *["install", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"],
+            # Left alone after a kill, it would go on to write into what the next build removes.
+            *["setpriv", "--pdeathsig", "KILL", _python_with_pip(), "-I", "-m", "pip"],
+            *["--no-input", "--disable-pip-version-check", "install"],
+            *["--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"],
             *["--no-compile", "--python-version", made.guest.python, "--implementation", "cp"],
             *["--target", str(target / "site"), "-r", str(locked)],
         ]
