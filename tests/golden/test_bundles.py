@@ -95,14 +95,18 @@ def test_a_filled_template_is_the_spec_itself(name: str) -> None:
     """What the hot path splices is what the models build."""
     example = read_example(name)
     plan = compile_example(example)
+    root = plan.root_directory or MADE_ROOT
+    argv = list(example.argv)
+    environment = plan.payload_environment(example.environment)
     spec = build_spec(
         resolve(example.config, example.host),
-        container_id=CONTAINER_ID,
-        root=plan.root_directory or MADE_ROOT,
-        argv=list(example.argv),
-        environment=plan.payload_environment(example.environment),
+        root=root,
+        argv=argv,
+        environment=environment,
+        cgroup="/a/place",
     )
-    assert spec.to_dict() == json.loads(stored(name))
+    text = plan.template.fill(root=root, argv=argv, environment=environment, cgroup="/a/place")
+    assert spec.to_dict() == json.loads(text)
 
 
 @pytest.mark.parametrize("name", CASES)
