@@ -100,7 +100,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         runtime=runtime,
         runtime_requested=",".join(merged.runtime.names or ("auto",)),
         cell=cell,
-        cgroup=host.uid == 0 and host.cgroups.delegated and quirks.root_cgroup,
+        cgroup=host.uid == 0 and host.cgroups.divisible and quirks.root_cgroup,
         annotations=dict(merged.annotations),
         host_side=files.host_side,
         enforcement=dict(sorted(entries.items())),
