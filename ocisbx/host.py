@@ -134,6 +134,21 @@ class Cgroups(Facts):
         return self.way in ("sibling", "below")
 
 
+# Which file of a cgroup takes a disk's weight: by its model of costs (iocost), or by its scheduler.
+WeightFile = Literal["", "io.weight", "io.bfq.weight"]
+
+
+class Disk(Facts):
+    """The block device that a key of [limits.io] leads to.
+
+    `number` is that of the whole disk, as io.max wants it; empty: none, and `trouble` says why.
+    """
+
+    number: str = ""
+    trouble: str = ""
+    weight_file: WeightFile = ""
+
+
 class Host(Facts):
     """Everything that `resolve` may know; two equal hosts give equal containers.
 
@@ -167,6 +182,12 @@ class Host(Facts):
     # Our own, which a child inherits (proc_pid_oom_score_adj(5)).
     oom_score_adj: int = 0
     cgroups: Cgroups = Cgroups(hierarchy="none")
+    # Processors that may be used, as `0-3,6`; empty: not known.
+    cpus: str = ""
+    # The kernel counts swap for each cgroup (it does not when booted with swapaccount=0).
+    swap_accounting: bool = True
+    # By key of [limits.io]: a path, or MAJOR:MINOR.
+    disks: dict[str, Disk] = {}
     rlimits: dict[str, tuple[int, int]] = {}
     runtimes: tuple[RuntimeBinary, ...] = ()
     # The caller's own directories: never a workspace, never inside one.

@@ -61,6 +61,9 @@ class Quirks(NamedTuple):
     cause_first: bool = False
     # Makes mount points in the root that it is given, also below what it mounts over.
     writes_root: bool = False
+    # What the container's cgroup has to hold for it to start at all (measured: see the manual).
+    memory_floor_bytes: int = 1 << 20
+    pids_floor: int = 1
     # `rro`, `rnosuid`, `rnodev` are known mount options (runtime-spec 1.1.0).
     recursive_options: bool = True
 

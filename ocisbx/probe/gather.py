@@ -16,7 +16,7 @@ from ocisbx.errors import ConfigError
 from ocisbx.host import Cgroups, Entry, Host, IdRange, PathFact
 from ocisbx.mounts import parse_workspace
 from ocisbx.places import find_places
-from ocisbx.probe import paths, policy
+from ocisbx.probe import limits, paths, policy
 from ocisbx.probe.cgroups import controllers_of, look, user_buses
 from ocisbx.probe.processes import oom_score_adj
 from ocisbx.probe.programs import find_program
@@ -61,6 +61,8 @@ def gather(config: SandboxConfig) -> Host:
     places = find_places()
     uid = os.geteuid()
     release = platform.release()
+    own_cgroups = cgroups()
+    own_directory = f"{CGROUP_ROOT}{own_cgroups.own}".rstrip("/")
     return Host(
         machine=platform.machine(),
         kernel=release,
@@ -81,7 +83,10 @@ def gather(config: SandboxConfig) -> Host:
         idmap_ready=uid == 0 and _all_idmappable(facts, allowed, release),
         time_namespaces=os.path.exists("/proc/self/ns/time"),
         oom_score_adj=oom_score_adj(),
-        cgroups=cgroups(),
+        cgroups=own_cgroups,
+        cpus=limits.usable_cpus(own_directory),
+        swap_accounting=limits.swap_accounting(own_directory),
+        disks={key: limits.find_disk(key) for key in config.limits.io},
         rlimits=_rlimits(),
         runtimes=runtimes,
         own_directories=tuple(map(os.path.realpath, (places.runtime, places.cache, places.state))),
