@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,12 +19,14 @@ from ocisbx.result import EnforcementState, RunResult, Termination, Timings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from ocisbx.backends.base import Call
     from ocisbx.backends.execution import OciExecution
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
     from ocisbx.result import Captured, Enforced, Hint
+    from ocisbx.slots import Slot
 
     Hold = Callable[[OciExecution], None] | None
 
@@ -35,6 +39,14 @@ class Renewal(NamedTuple):
     keep: Callable[[Plan], None]
 
 
+class Waiting(NamedTuple):
+    """How a call waits for its turn, where sandboxes are counted: `pause` sleeps, and raises to
+    give up; `tell` is told once when it takes long."""
+
+    pause: Callable[[float], None] = time.sleep
+    tell: Callable[[str], None] | None = None
+
+
 def run_plan(
     plan: Plan,
     call: Call,
@@ -43,30 +55,36 @@ def run_plan(
     audit: bool = True,
     hold: Hold = None,
     renewal: Renewal | None = None,
+    waiting: Waiting | None = None,
 ) -> RunResult:
     """Run one call of a plan to its end; `hold` is shown the execution once it has started.
 
-    When the runtime failed before the payload ran, `renewal` gives another plan, once.
+    When the runtime failed before the payload ran, `renewal` gives another plan, once; and when the
+    plan came to be out of date while it waited for its turn.
 
     Raises:
         PolicyDenied: `[commands]` does not let it run.
+        InvalidState: as many sandboxes run as may, and no turn came in time.
         OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
     """
     plan.commands.check(call.argv)
-    sweep()
-    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    try:
-        execution, verdict, captured = _launch(plan, call, hold)
-    except CgroupError as error:
-        if renewal is None:
-            raise
-        plan = _without_cgroup(error, renewal)
-        execution, verdict, captured = _launch(plan, call, hold)
-    if isinstance(verdict, Failure) and not execution.payload_ran and renewal is not None:
-        second = _choose_again(plan, renewal)
-        if second is not None:
+    with _turn(plan, waiting or Waiting()) as slot:
+        if slot is not None and slot.waited and renewal is not None and not plan.holds():
+            plan = renewal.compile()
+            renewal.keep(plan)
+        sweep()
+        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        try:
+            execution, verdict, captured = _launch(plan, call, hold, slot)
+        except CgroupError as error:
+            if renewal is None:
+                raise
+            plan = _without_cgroup(error, renewal)
+            execution, verdict, captured = _launch(plan, call, hold, slot)
+        failed = isinstance(verdict, Failure) and not execution.payload_ran
+        if failed and (second := _choose_again(plan, renewal)) is not None:
             plan = second
-            execution, verdict, captured = _launch(plan, call, hold)
+            execution, verdict, captured = _launch(plan, call, hold, slot)
     if isinstance(verdict, Failure):
         raise RuntimeFailed(
             verdict.what,
@@ -79,10 +97,22 @@ def run_plan(
     return result
 
 
+def _turn(plan: Plan, waiting: Waiting) -> AbstractContextManager[Slot | None]:
+    """A slot, where a cap says that one is needed."""
+    if plan.max_sandboxes is None and not os.environ.get("OCISBX_MAX_SANDBOXES"):
+        return contextlib.nullcontext()
+    from ocisbx.slots import find_cap, hold_slot  # noqa: PLC0415 -- for those who have a cap
+
+    cap = find_cap(plan.max_sandboxes, plan.wait_s)
+    return contextlib.nullcontext() if cap is None else hold_slot(cap, *waiting)
+
+
 def _launch(
-    plan: Plan, call: Call, hold: Hold
+    plan: Plan, call: Call, hold: Hold, slot: Slot | None
 ) -> tuple[OciExecution, Verdict | Failure, tuple[Captured, Captured]]:
     with OciBackend().launch(plan, call) as execution:
+        if slot is not None:
+            slot.note(execution.id)
         if hold is not None:
             hold(execution)
         verdict = execution.wait()
@@ -103,8 +133,10 @@ def _without_cgroup(error: CgroupError, renewal: Renewal) -> Plan:
     return renewal.compile()
 
 
-def _choose_again(plan: Plan, renewal: Renewal) -> Plan | None:
+def _choose_again(plan: Plan, renewal: Renewal | None) -> Plan | None:
     """A plan on what proves sound now; None: nothing does, or only what holds less."""
+    if renewal is None:
+        return None
     from ocisbx.backends.compile import forget  # noqa: PLC0415 -- the models, for a failure only
 
     forget(plan)

@@ -172,6 +172,20 @@ class Commands(_Table):
     """None of these; wins over allow."""
 
 
+class Concurrency(_Table):
+    """How many sandboxes of this user may run at once, in all its processes together."""
+
+    max: fields.Sandboxes | None = None
+    """At most so many; counted are those that run under a cap. Not started when they are there."""
+    wait_s: fields.Grace | None = None
+    """Seconds to wait for a turn: 0 refuses at once, left out waits without end."""
+
+    @property
+    def cap(self) -> int | None:
+        """None: no cap."""
+        return None if self.max == UNLIMITED else self.max
+
+
 class Runtime(_Table):
     """Which OCI runtime."""
 
@@ -182,7 +196,7 @@ class Runtime(_Table):
 
 
 TABLES: tuple[str, ...] = (
-    *("env", "limits", "capture", "isolation", "filesystem", "commands", "runtime"),
+    *("env", "limits", "capture", "isolation", "filesystem", "commands", "concurrency", "runtime"),
 )
 
 
@@ -229,6 +243,7 @@ class SandboxConfig(_Table):
     isolation: Isolation = Isolation()
     filesystem: Filesystem = Filesystem()
     commands: Commands = Commands()
+    concurrency: Concurrency = Concurrency()
     runtime: Runtime = Runtime()
 
     def __init__(self, /, **values: Any) -> None:  # noqa: ANN401 -- parsed by the fields' types

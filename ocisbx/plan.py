@@ -175,6 +175,9 @@ class Plan(NamedTuple):
     # mounted: (source, target, writable).
     verified: tuple[tuple[str, str, bool], ...]
     sandbox_toml: str
+    # At most so many sandboxes of this user at once, and how long to wait for a turn: slots.py.
+    max_sandboxes: int | None
+    wait_s: float | None
 
     def holds(self) -> bool:
         """True while every fact that it was compiled from still stands."""

@@ -188,6 +188,8 @@ def _bare_plan(path: str, document: dict[str, Any], template: Template, root: st
         covers=(),
         verified=(),
         sandbox_toml=settings.to_toml(),
+        max_sandboxes=settings.concurrency.cap,
+        wait_s=settings.concurrency.wait_s,
     )
 
 

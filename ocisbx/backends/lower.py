@@ -60,6 +60,8 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         covers=container.host_side.covers,
         verified=container.host_side.verified,
         sandbox_toml=config.to_toml(),
+        max_sandboxes=config.concurrency.cap,
+        wait_s=config.concurrency.wait_s,
     )
 
 
