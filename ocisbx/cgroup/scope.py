@@ -8,6 +8,7 @@ imported here only, by who asks for a scope.
 from __future__ import annotations
 
 import os
+import struct
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -55,12 +56,12 @@ def enter_scope(
                 line.start_scope(name)
         except TimeoutError:
             troubles.append(f"{path}: no answer within {timeout_s:g} s")
-        except ConnectionError as error:
-            gone = isinstance(error, (BrokenPipeError, ConnectionResetError))
-            words = "it went away meanwhile" if gone else (error.strerror or str(error)).lower()
-            troubles.append(f"{path}: {words}")
-        # ValueError: what came is no D-Bus, or refuses who we are (jeepney's AuthenticationError).
-        except (OSError, ValueError, _Refused) as error:
+        except (BrokenPipeError, ConnectionResetError):
+            troubles.append(f"{path}: it went away meanwhile")
+        except OSError as error:
+            troubles.append(f"{path}: {(error.strerror or str(error)).lower()}")
+        # ValueError: it refuses who we are (jeepney's AuthenticationError), or has no such path.
+        except (ValueError, _Refused) as error:
             troubles.append(f"{path}: {error}")
         if os.path.basename(unified_path(read_text(own)) or "") == name:
             return
@@ -154,12 +155,16 @@ class _Line:
     def _receive(self) -> Any:  # noqa: ANN401 -- jeepney has no types
         from jeepney import HeaderFields  # noqa: PLC0415
 
-        while (message := self._parser.get_next_message()) is None:
-            self._socket.settimeout(self._left())
-            data = self._socket.recv(4096)
-            if not data:
-                raise ConnectionResetError
-            self._parser.add_data(data)
+        try:
+            while (message := self._parser.get_next_message()) is None:
+                self._socket.settimeout(self._left())
+                data = self._socket.recv(4096)
+                if not data:
+                    raise ConnectionResetError
+                self._parser.add_data(data)
+        # jeepney expects what it reads to be sound.
+        except (LookupError, TypeError, ValueError, struct.error) as error:
+            raise _Refused(f"what it answers is no D-Bus ({error!r})") from error
         if message.header.fields.get(HeaderFields.member) == "JobRemoved":
             _, job, _, result = message.body
             self._ended[job] = result
