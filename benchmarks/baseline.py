@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ocisbx import Sandbox
-from ocisbx.backends.placeholders import hold
 from ocisbx.backends.oci import box_for
+from ocisbx.backends.placeholders import hold
 from ocisbx.bundle.covers import shared_covers
 from ocisbx.bundle.directory import BundleDirectory
 from ocisbx.init import cell_path

@@ -14,7 +14,7 @@ from ocisbx.backends.oci import OciBackend
 from ocisbx.cgroup.box import WITHDRAWN, limit_name
 from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed
 from ocisbx.outcome import Failure
-from ocisbx.probe.cgroups import distrust
+from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ def _without_cgroup(error: CgroupError, renewal: Renewal) -> Plan:
     Raises:
         Unsupported: the caller demands a limit.
     """
-    distrust(error.why)
-    return renewal.compile()
+    with doubted(f"{error.what}: {error.why}"):
+        return renewal.compile()
 
 
 def _choose_again(plan: Plan, renewal: Renewal | None) -> Plan | None:

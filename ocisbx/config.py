@@ -87,6 +87,8 @@ class Limits(_Table):
 
     memory_bytes: fields.Memory | None = None
     """Memory, in bytes or as 512M; at least 1 MiB. Beyond it the payload is killed."""
+    oom_group: StrictBool | None = None
+    """Out of memory, all of the container is killed, and not only what holds the most."""
     memory_high_bytes: fields.Memory | None = None
     """Memory beyond which the payload is slowed down and its memory reclaimed; it is not killed."""
     swap_bytes: fields.Swap | None = None

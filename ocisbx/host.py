@@ -117,6 +117,7 @@ class Cgroups(Facts):
     way: Literal["sibling", "below", "scope", "none"] = "none"
     parent: str = ""
     controllers: tuple[str, ...] = ()
+    trouble: str = ""
     # The controllers of the topmost cgroup that `mount` shows.
     offered: tuple[str, ...] = ()
     # What `mount` lies on is mounted read-only.

@@ -131,9 +131,7 @@ class OciExecution:
 
     def cancel(self) -> None:
         """End it: SIGTERM, the grace, SIGKILL; asked again, SIGKILL. From any thread."""
-        self._wishes.add(
-            lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s)
-        )
+        self._wishes.add(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s))
 
     @property
     def _entered(self) -> str | None:

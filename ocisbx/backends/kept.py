@@ -128,7 +128,11 @@ def kept_plan(given: str, like: Plan | None = None) -> Plan:
     if like is not None:
         verified = (*like.verified, *own) if like.verified else ()
         return like._replace(
-            template=template, cgroup=cgroup, root_directory=root, share_root=False, verified=verified
+            template=template,
+            cgroup=cgroup,
+            root_directory=root,
+            share_root=False,
+            verified=verified,
         )
     plan = _bare_plan(path, document, template, root)._replace(cgroup=cgroup)
     if not os.path.isdir(f"{path}/{COVERS}"):

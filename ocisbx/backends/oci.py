@@ -19,6 +19,7 @@ from ocisbx.bundle.directory import INIT_FILE, BundleDirectory
 from ocisbx.bundle.owner import Owner
 from ocisbx.bundle.view import INIT_NODE
 from ocisbx.cgroup.box import Box
+from ocisbx.cgroup.files import controllers_of
 from ocisbx.cgroup.place import settle
 from ocisbx.errors import BundleError, OcisbxError, Unsupported
 from ocisbx.outcome import Reason
@@ -145,7 +146,7 @@ def box_for(held: CgroupPlan, container_id: str) -> Box:
     Raises:
         CgroupError: there is no place for one.
     """
-    return Box(settle(look()), container_id, held.files)
+    return Box(settle(look(), controllers_of(held.files)), container_id, held.files)
 
 
 def owner_record(container_id: str, plan: Plan, call: Call, cgroup: str) -> Owner:

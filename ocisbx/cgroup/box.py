@@ -11,6 +11,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from ocisbx.cgroup.files import holds
 from ocisbx.cgroup.kill import kill_cgroup, remove_cgroup
 from ocisbx.cgroup.stats import Counters, read_counters, read_pids_limit_hits
 from ocisbx.errors import CgroupError
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from ocisbx.probe.cgroups import Site
 
 INNER = "c"
-# What a file says that limits nothing; io.max and cpuset.cpus then are empty.
-UNLIMITED = ("", "max")
 WITHDRAWN = (
     "somebody took the controller away while it ran: `systemctl --user daemon-reload` does so to "
     "what is not in a delegated unit"
@@ -132,8 +131,7 @@ class Box:
         return [
             name
             for name, lines in self._files.items()
-            if any(line.split()[:1] != ["max"] for line in lines)
-            and _read(f"{self.path}/{name}").split(" ")[0] in UNLIMITED
+            if not holds(name, lines, _read(f"{self.path}/{name}"))
         ]
 
     def check(self, pid: int) -> str:

@@ -119,6 +119,7 @@ def cgroup_limits(
             lacking = Lacking(wish, str(trouble), trouble.remedy)
         found[field] = lacking or Held(wish, tuple(_files(field, wish.value, merged, host)))
     _hold_swap(found, merged, host)
+    _hold_group(found, merged)
     held = {field for field, one in found.items() if isinstance(one, Held)}
     return _limits(held, asked, merged, host), _entries(found, quirks, degraded)
 
@@ -126,6 +127,11 @@ def cgroup_limits(
 def _check_order(mine: LimitsTable) -> None:
     """Here and not in the table: one of the two may be a preset's."""
     high, limit = mine.memory_high_bytes, mine.memory_bytes
+    if mine.oom_group and limit == UNLIMITED:
+        raise ConfigError(
+            "limits.oom_group: there is no limit of memory to run into",
+            remedy="give memory_bytes too, or leave it out",
+        )
     if high is not None and limit not in (None, UNLIMITED) and high > (limit or 0):
         raise ConfigError(
             f"limits.memory_high_bytes: {high} is above memory_bytes",
@@ -281,6 +287,13 @@ def _hold_swap(found: dict[str, Held | Lacking], merged: LimitsTable, host: Host
         found["memory_bytes"] = Held(memory.asked, memory.files, more)
 
 
+def _hold_group(found: dict[str, Held | Lacking], merged: LimitsTable) -> None:
+    memory = found.get("memory_bytes")
+    if isinstance(memory, Held) and merged.oom_group:
+        files = (*memory.files, "memory.oom.group=1")
+        found["memory_bytes"] = Held(memory.asked, files, memory.more)
+
+
 def _limits(
     held: Collection[str], asked: Mapping[str, Asked], merged: LimitsTable, host: Host
 ) -> Limits:
@@ -298,7 +311,8 @@ def _limits(
         for one in _disks(merged, host)
         if {"io", "io_weight"} & set(held)
     )
-    return Limits.model_validate({**plain, "io": disks})
+    group = bool(merged.oom_group) and memory is not None
+    return Limits.model_validate({**plain, "io": disks, "oom_group": group})
 
 
 def _disks(merged: LimitsTable, host: Host) -> tuple[IoLimit, ...]:

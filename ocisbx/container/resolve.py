@@ -24,6 +24,7 @@ from ocisbx.container.model import (
     EnforcementEntry,
     Environment,
     Identity,
+    Limits,
 )
 from ocisbx.container.select import select_runtime
 from ocisbx.errors import Unsupported
@@ -32,8 +33,8 @@ from ocisbx.result import EnforcementState
 
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
-    from ocisbx.container.identity import Cell
     from ocisbx.container.files import Files
+    from ocisbx.container.identity import Cell
     from ocisbx.host import Host, RuntimeBinary
     from ocisbx.quirks import Quirks
 

@@ -6,9 +6,11 @@ small files, no models. Every reader takes the root below which the files lie.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -46,6 +48,21 @@ class Site(NamedTuple):
     parent: str = ""
     # That `parent` will have; for scope: that the user manager has to give.
     controllers: tuple[str, ...] = ()
+    # Why no cgroup could be made, although all looked well: in the words of who tried.
+    trouble: str = ""
+
+
+_doubt: ContextVar[str] = ContextVar("doubt", default="")
+
+
+@contextlib.contextmanager
+def doubted(trouble: str) -> Iterator[None]:
+    """Within it `look()` finds no place for cgroups, and says why."""
+    token = _doubt.set(trouble)
+    try:
+        yield
+    finally:
+        _doubt.reset(token)
 
 
 def look(root: str = "/") -> Site:
@@ -55,8 +72,8 @@ def look(root: str = "/") -> Site:
     if not mount:
         return Site(hierarchy)
     own = own_cgroup(mount, root)
-    if not own:
-        return Site(hierarchy, mount)
+    if not own or _doubt.get():
+        return Site(hierarchy, mount, own, trouble=_doubt.get())
     uid = os.geteuid()
     manager = manager_cgroup(own, uid)
     way, parent = choose_way(mount, own, manager, bus=any(user_buses(uid, root)))

@@ -62,7 +62,7 @@ def gather(config: SandboxConfig) -> Host:
     uid = os.geteuid()
     release = platform.release()
     own_cgroups = cgroups()
-    own_directory = f"{CGROUP_ROOT}{own_cgroups.own}".rstrip("/")
+    own_directory = f"{own_cgroups.mount}{own_cgroups.own}".rstrip("/")
     return Host(
         machine=platform.machine(),
         kernel=release,

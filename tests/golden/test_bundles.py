@@ -16,7 +16,6 @@ from ocisbx.result import EnforcementState
 from ocisbx.specgen.build import build_spec
 from tests.unit.oci.shared_spec import validator
 from tools.example_bundles import (
-    CONTAINER_ID,
     FOLDER,
     MADE_ROOT,
     compile_example,

@@ -43,12 +43,8 @@ def test_values_arrive_as_they_are(argv: list[str], environment: list[str], root
 
 @given(argv=WORDS, environment=WORDS)
 def test_nothing_else_changes(argv: list[str], environment: list[str]) -> None:
-    plain = json.loads(
-        PLAN.template.fill(root="r", argv=["x"], environment=["y"])
-    )
-    other = json.loads(
-        PLAN.template.fill(root="r", argv=argv, environment=environment)
-    )
+    plain = json.loads(PLAN.template.fill(root="r", argv=["x"], environment=["y"]))
+    other = json.loads(PLAN.template.fill(root="r", argv=argv, environment=environment))
     for document in (plain, other):
         del document["process"]["args"], document["process"]["env"]
     assert plain == other
