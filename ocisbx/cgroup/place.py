@@ -8,8 +8,16 @@ import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from ocisbx.cgroup.scope import enter_scope
 from ocisbx.errors import CgroupError
-from ocisbx.probe.cgroups import DRIVER_LEAF, join, look, own_cgroup, read_text
+from ocisbx.probe.cgroups import (
+    DRIVER_LEAF,
+    join,
+    look,
+    own_cgroup,
+    read_text,
+    user_buses,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -90,6 +98,15 @@ def _take_place(site: Site, root: str) -> _Settled:
             "and no systemd user manager can be asked for another",
             remedy=DOCTOR,
         )
+    if site.way == "scope":
+        enter_scope(user_buses(os.geteuid(), root))
+        site = look(root)
+        if site.way not in ("sibling", "below"):
+            raise CgroupError(
+                "the cgroup that the systemd user manager gave us cannot be divided",
+                why=f"{site.own or 'it'} is not ours",
+                remedy=DOCTOR,
+            )
     if site.way == "below":
         leave_for_leaf(join(site.mount, site.own))
         site = site._replace(own=own_cgroup(site.mount, root))
