@@ -24,8 +24,7 @@ REMOVE_S = 5.0
 BY_PID_S = 2.0
 # How many pidfds are held at once: far below any limit of open files.
 BATCH = 64
-# How long one blow has to work before the next: a traced process that stops at its exit
-# (PTRACE_O_TRACEEXIT) goes on at a second SIGKILL only.
+# How long one blow has to work before the next, for whom a runtime put there after it.
 FIRST_BLOW_S = 0.05
 RETRY_S = 0.002
 GONE = (0, errno.ENOENT)
@@ -93,8 +92,8 @@ def wait_empty(path: str, timeout_s: float) -> bool:
 def remove_cgroup(path: str, timeout_s: float = REMOVE_S) -> bool:
     """Kill what is in the cgroup and below, wait for the end, remove all of it; True: it is gone.
 
-    False: somebody is still there after `timeout_s` (in a system call that nothing interrupts), or
-    it is no cgroup, or not ours to remove.
+    False: somebody is still there after `timeout_s` (in a system call that nothing interrupts, or
+    held at its exit by a debugger outside), or it is no cgroup, or not ours to remove.
     """
     deadline = time.monotonic() + timeout_s
     blow_s = FIRST_BLOW_S
