@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ocisbx.container.limits import Asked, refuse_or_declare
 from ocisbx.container.model import EnforcementEntry, IoLimit, Limits
 from ocisbx.errors import ConfigError
+from ocisbx.quantities import UNLIMITED, expand_cpuset, show_cpuset
 from ocisbx.result import EnforcementState
-from ocisbx.values import UNLIMITED, expand_cpuset, show, show_cpuset
+from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

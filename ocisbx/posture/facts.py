@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx.container.paths import is_below
 from ocisbx.errors import ConfigError
+from ocisbx.quantities import parse_size
 from ocisbx.result import Enforced, EnforcementState
-from ocisbx.values import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
