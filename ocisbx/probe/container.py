@@ -300,21 +300,28 @@ def read_interfaces(path: str) -> tuple[str, ...] | None:
 def read_cgroup_limits(
     own: str | None, driver: str | None, roots: Iterable[str] = CGROUP_ROOTS
 ) -> dict[str, float | None] | None:
-    """From two /proc/PID/cgroup texts: what is set on the container's own cgroup of version 2.
+    """From two /proc/PID/cgroup texts: what is set for the container in cgroups of version 2.
 
-    Where it shares the driver's, nothing is set for it alone. None where controllers are in
-    hierarchies of version 1 (cgroups(7): lines that name them), of which nothing is read.
+    Its own cgroup lies in one that holds its limits: of all that the driver is not in, the
+    strictest. Where it shares the driver's, nothing is set for it alone. None where controllers are
+    in hierarchies of version 1 (cgroups(7): lines that name them), of which nothing is read.
     """
     if own is None or driver is None or re.search(r"^[1-9]\d*:(?!name=)[^:]", own, re.MULTILINE):
         return None
     mine, theirs = (_unified_path(text) for text in (own, driver))
     if mine is None or mine == theirs:
         return {}
-    directory = next((root + mine for root in roots if os.path.isdir(root + mine)), None)
-    if directory is None:
+    root = next((root for root in roots if os.path.isdir(root + mine)), None)
+    if root is None:
         return None
-    texts = {name: read_text(f"{directory}/{file}") for name, file in CGROUP_FILES.items()}
-    return {name: _cgroup_number(text) for name, text in texts.items() if text}
+    found: dict[str, float | None] = {}
+    while mine != "/" and not f"{theirs}/".startswith(f"{mine}/"):
+        for name, file in CGROUP_FILES.items():
+            if text := read_text(f"{root}{mine}/{file}"):
+                limits = (found.get(name), _cgroup_number(text))
+                found[name] = min((one for one in limits if one is not None), default=None)
+        mine = os.path.dirname(mine)
+    return found
 
 
 def _unified_path(text: str) -> str | None:
