@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,18 +11,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from ocisbx.audit import write_audit
 from ocisbx.backends.gc import sweep
 from ocisbx.backends.oci import OciBackend
-from ocisbx.errors import OcisbxError, RuntimeFailed
+from ocisbx.cgroup.box import WITHDRAWN, limit_name
+from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed
 from ocisbx.outcome import Failure
+from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from ocisbx.backends.base import Call
     from ocisbx.backends.execution import OciExecution
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
     from ocisbx.result import Captured, Enforced, Hint
+    from ocisbx.slots import Slot
 
     Hold = Callable[[OciExecution], None] | None
 
@@ -33,6 +39,14 @@ class Renewal(NamedTuple):
     keep: Callable[[Plan], None]
 
 
+class Waiting(NamedTuple):
+    """How a call waits for its turn, where sandboxes are counted: `pause` sleeps, and raises to
+    give up; `tell` is told once when it takes long."""
+
+    pause: Callable[[float], None] = time.sleep
+    tell: Callable[[str], None] | None = None
+
+
 def run_plan(
     plan: Plan,
     call: Call,
@@ -41,24 +55,36 @@ def run_plan(
     audit: bool = True,
     hold: Hold = None,
     renewal: Renewal | None = None,
+    waiting: Waiting | None = None,
 ) -> RunResult:
     """Run one call of a plan to its end; `hold` is shown the execution once it has started.
 
-    When the runtime failed before the payload ran, `renewal` gives another plan, once.
+    When the runtime failed before the payload ran, `renewal` gives another plan, once; and when the
+    plan came to be out of date while it waited for its turn.
 
     Raises:
         PolicyDenied: `[commands]` does not let it run.
+        InvalidState: as many sandboxes run as may, and no turn came in time.
         OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
     """
     plan.commands.check(call.argv)
-    sweep()
-    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    execution, verdict, captured = _launch(plan, call, hold)
-    if isinstance(verdict, Failure) and not execution.payload_ran and renewal is not None:
-        second = _choose_again(plan, renewal)
-        if second is not None:
+    with _turn(plan, waiting or Waiting()) as slot:
+        if slot is not None and slot.waited and renewal is not None and not plan.holds():
+            plan = renewal.compile()
+            renewal.keep(plan)
+        sweep()
+        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        try:
+            execution, verdict, captured = _launch(plan, call, hold, slot)
+        except CgroupError as error:
+            if renewal is None:
+                raise
+            plan = _without_cgroup(error, renewal)
+            execution, verdict, captured = _launch(plan, call, hold, slot)
+        failed = isinstance(verdict, Failure) and not execution.payload_ran
+        if failed and (second := _choose_again(plan, renewal)) is not None:
             plan = second
-            execution, verdict, captured = _launch(plan, call, hold)
+            execution, verdict, captured = _launch(plan, call, hold, slot)
     if isinstance(verdict, Failure):
         raise RuntimeFailed(
             verdict.what,
@@ -71,10 +97,22 @@ def run_plan(
     return result
 
 
+def _turn(plan: Plan, waiting: Waiting) -> AbstractContextManager[Slot | None]:
+    """A slot, where a cap says that one is needed."""
+    if plan.max_sandboxes is None and not os.environ.get("OCISBX_MAX_SANDBOXES"):
+        return contextlib.nullcontext()
+    from ocisbx.slots import find_cap, hold_slot  # noqa: PLC0415 -- for those who have a cap
+
+    cap = find_cap(plan.max_sandboxes, plan.wait_s)
+    return contextlib.nullcontext() if cap is None else hold_slot(cap, *waiting)
+
+
 def _launch(
-    plan: Plan, call: Call, hold: Hold
+    plan: Plan, call: Call, hold: Hold, slot: Slot | None
 ) -> tuple[OciExecution, Verdict | Failure, tuple[Captured, Captured]]:
     with OciBackend().launch(plan, call) as execution:
+        if slot is not None:
+            slot.note(execution.id)
         if hold is not None:
             hold(execution)
         verdict = execution.wait()
@@ -84,8 +122,21 @@ def _launch(
     return execution, verdict, captured
 
 
-def _choose_again(plan: Plan, renewal: Renewal) -> Plan | None:
+def _without_cgroup(error: CgroupError, renewal: Renewal) -> Plan:
+    """A plan for a host on which no cgroup can be made: what a preset wishes is declared as not
+    held. It is for this call only: why it failed may have passed by the next.
+
+    Raises:
+        Unsupported: the caller demands a limit.
+    """
+    with doubted(f"{error.what}: {error.why}"):
+        return renewal.compile()
+
+
+def _choose_again(plan: Plan, renewal: Renewal | None) -> Plan | None:
     """A plan on what proves sound now; None: nothing does, or only what holds less."""
+    if renewal is None:
+        return None
     from ocisbx.backends.compile import forget  # noqa: PLC0415 -- the models, for a failure only
 
     forget(plan)
@@ -130,7 +181,7 @@ def _result(
         captured_stderr=captured[1],
         runtime=plan.runtime,
         usage=execution.usage(),
-        enforcement=plan.enforcement,
+        enforcement=_enforcement(plan, execution.lost_limits),
         bundle=None,
         started_at=started_at,
         timings=Timings(
@@ -141,6 +192,14 @@ def _result(
         ),
         hint=_explain(plan, call, verdict) if never_ran else None,
     )
+
+
+def _enforcement(plan: Plan, lost: tuple[str, ...]) -> dict[str, Enforced]:
+    """What held, to the end."""
+    entries = dict(plan.enforcement)
+    for name in {limit_name(file) for file in lost} & entries.keys():
+        entries[name] = entries[name]._replace(state=EnforcementState.PARTIAL, how=WITHDRAWN)
+    return entries
 
 
 def _explain(plan: Plan, call: Call, verdict: Verdict) -> Hint:

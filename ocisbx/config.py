@@ -87,6 +87,8 @@ class Limits(_Table):
 
     memory_bytes: fields.Memory | None = None
     """Memory, in bytes or as 512M; at least 1 MiB. Beyond it the payload is killed."""
+    oom_group: StrictBool | None = None
+    """Out of memory, all of the container is killed, and not only what holds the most."""
     memory_high_bytes: fields.Memory | None = None
     """Memory beyond which the payload is slowed down and its memory reclaimed; it is not killed."""
     swap_bytes: fields.Swap | None = None
@@ -172,6 +174,20 @@ class Commands(_Table):
     """None of these; wins over allow."""
 
 
+class Concurrency(_Table):
+    """How many sandboxes of this user may run at once, in all its processes together."""
+
+    max: fields.Sandboxes | None = None
+    """At most so many; counted are those that run under a cap. Not started when they are there."""
+    wait_s: fields.Grace | None = None
+    """Seconds to wait for a turn: 0 refuses at once, left out waits without end."""
+
+    @property
+    def cap(self) -> int | None:
+        """None: no cap."""
+        return None if self.max == UNLIMITED else self.max
+
+
 class Runtime(_Table):
     """Which OCI runtime."""
 
@@ -182,7 +198,7 @@ class Runtime(_Table):
 
 
 TABLES: tuple[str, ...] = (
-    *("env", "limits", "capture", "isolation", "filesystem", "commands", "runtime"),
+    *("env", "limits", "capture", "isolation", "filesystem", "commands", "concurrency", "runtime"),
 )
 
 
@@ -229,6 +245,7 @@ class SandboxConfig(_Table):
     isolation: Isolation = Isolation()
     filesystem: Filesystem = Filesystem()
     commands: Commands = Commands()
+    concurrency: Concurrency = Concurrency()
     runtime: Runtime = Runtime()
 
     def __init__(self, /, **values: Any) -> None:  # noqa: ANN401 -- parsed by the fields' types

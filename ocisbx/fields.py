@@ -242,6 +242,11 @@ Pids = Annotated[
     _parsed(values.parse_pids),
     _either({"type": "integer", "minimum": 1}, _INTEGER, _UNLIMITED),
 ]
+Sandboxes = Annotated[
+    int,
+    _parsed(values.parse_sandboxes),
+    _either({"type": "integer", "minimum": 1}, _NUMBER, _UNLIMITED),
+]
 Rate = Annotated[int, _parsed(lambda value: values.parse_size(value, minimum=1)), _either(*_SIZE)]
 Operations = Annotated[
     int, _parsed(values.parse_iops), _either({"type": "integer", "minimum": 1}, _INTEGER)

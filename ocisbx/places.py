@@ -41,6 +41,11 @@ class Places(NamedTuple):
         return f"{self.runtime}/kept"
 
     @property
+    def slots(self) -> str:
+        """One file for each sandbox that runs under a cap (slots.py)."""
+        return f"{self.runtime}/slots"
+
+    @property
     def plans(self) -> str:
         return f"{self.cache}/plans"
 

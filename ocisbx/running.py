@@ -5,52 +5,91 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from ocisbx.capture import read_at
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Generator
 
     from ocisbx.backends.execution import OciExecution
     from ocisbx.result import ResourceUsage, RunResult
 
-    Work = Callable[[Callable[[OciExecution], None]], RunResult]
+    # Given what to show the execution to, and how to sleep until its turn comes.
+    Work = Callable[[Callable[[OciExecution], None], Callable[[float], None]], RunResult]
+
+
+class CalledOff(Exception):
+    """It was cancelled before anything had started."""
+
+
+class Point:
+    """A point in time that threads wait for, and that calls back."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], None]] = []
+
+    def reach(self) -> None:
+        with self._lock:
+            self._event.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def reached(self, timeout_s: float | None = 0.0) -> bool:
+        return self._event.wait(timeout_s)
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call back once, from the thread that reaches it; at once when it is reached already."""
+        with self._lock:
+            if not self._event.is_set():
+                self._callbacks.append(callback)
+                return
+        callback()
 
 
 class Running:
-    """A started command; use it as a context, whose exit ends what still runs."""
+    """A command in a thread; use it as a context, whose exit ends what still runs."""
 
     def __init__(self, work: Work) -> None:
-        """Start `work` in a thread; returns once the runtime was started.
-
-        Raises:
-            OcisbxError: what kept it from starting.
-        """
+        """Begin `work`; `at_start`: its runtime was started, or could not be."""
         self._execution: OciExecution | None = None
         self._result: RunResult | None = None
         self._error: BaseException | None = None
-        self._started = threading.Event()
-        self._done = threading.Event()
-        self._callbacks: list[Callable[[], None]] = []
-        self._lock = threading.Lock()
+        self.at_start = Point()
+        self.at_end = Point()
+        self._called_off = threading.Event()
+        # Reentrant: a signal handler may cancel in the middle of either.
+        self._handing_over = threading.RLock()
         self._thread = threading.Thread(
             target=self._work, args=(work,), name="ocisbx-running", daemon=True
         )
         self._thread.start()
-        self._started.wait()
+
+    def started(self) -> Self:
+        """Itself, once it has started; an exception meanwhile (KeyboardInterrupt) calls it off.
+
+        Raises:
+            OcisbxError: what kept it from starting.
+        """
+        try:
+            self.at_start.reached(None)
+        except BaseException:
+            self.__exit__()
+            raise
         if self._execution is None:
             self._thread.join()
             assert self._error is not None
             raise self._error
+        return self
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._done.is_set():
+        if not self.at_end.reached():
             self.cancel()
         self._thread.join()
 
@@ -69,7 +108,7 @@ class Running:
         Raises:
             OcisbxError: ocisbx or the runtime failed.
         """
-        if not self._done.wait(timeout_s):
+        if not self.at_end.reached(timeout_s):
             return None
         self._thread.join()
         if self._error is not None:
@@ -86,13 +125,16 @@ class Running:
         self.signal(9)
 
     def cancel(self) -> None:
-        """SIGTERM, the grace, SIGKILL; asked again: SIGKILL."""
-        assert self._execution is not None
-        self._execution.cancel()
+        """SIGTERM, the grace, SIGKILL; asked again: SIGKILL. One that waits for its turn does not
+        start any more."""
+        with self._handing_over:
+            self._called_off.set()
+            if self._execution is not None:
+                self._execution.cancel()
 
     def logs(self, stream: str = "stdout", offset: int = 0) -> bytes:
         """What was captured of `stdout` or `stderr` so far, from `offset` bytes on."""
-        if self._done.is_set() and self._result is not None:
+        if self.at_end.reached() and self._result is not None:
             whole = self._result.stdout if stream == "stdout" else self._result.stderr
             return whole[offset:]
         assert self._execution is not None
@@ -101,7 +143,7 @@ class Running:
             return read_at(path, offset, os.stat(path).st_size)
         except FileNotFoundError:
             # It ended between the two looks; where it failed, its captures are gone with it.
-            ended = self._done.wait(5.0) and self._result is not None
+            ended = self.at_end.reached(5.0) and self._result is not None
             return self.logs(stream, offset) if ended else b""
 
     def usage(self) -> ResourceUsage:
@@ -109,35 +151,40 @@ class Running:
         assert self._execution is not None
         return self._execution.usage()
 
-    def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back once, from the thread, when all is over; at once when it is already."""
-        with self._lock:
-            if not self._done.is_set():
-                self._callbacks.append(callback)
-                return
-        callback()
-
     def _work(self, work: Work) -> None:
         try:
-            self._result = work(self._hold)
+            self._result = work(self._hold, self._pause)
         except BaseException as error:  # noqa: BLE001 -- handed to whoever waits
             self._error = error
-        with self._lock:
-            self._done.set()
-        self._started.set()
-        for callback in self._callbacks:
-            callback()
+        self.at_end.reach()
+        self.at_start.reach()
 
     def _hold(self, execution: OciExecution) -> None:
-        self._execution = execution
-        self._started.set()
+        with self._handing_over:
+            self._execution = execution
+            if self._called_off.is_set():
+                execution.cancel()
+        self.at_start.reach()
+
+    def _pause(self, seconds: float) -> None:
+        if self._called_off.wait(seconds):
+            raise CalledOff
 
 
-def wake(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
-    """Set an event of another thread's loop."""
-    # A loop that was closed meanwhile has nobody left to wake.
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(done.set)
+async def reached(point: Point) -> None:
+    """Await a point that another thread reaches."""
+    import asyncio  # noqa: PLC0415 -- 20 ms, for those who await only
+
+    loop = asyncio.get_running_loop()
+    there = asyncio.Event()
+
+    def wake() -> None:
+        # A loop that was closed meanwhile has nobody left to wake.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(there.set)
+
+    point.then(wake)
+    await there.wait()
 
 
 class AsyncRunning:
@@ -146,8 +193,9 @@ class AsyncRunning:
     `wait` is awaited; `poll`, `signal`, `kill`, `cancel`, `logs` and `usage` return at once.
     """
 
-    def __init__(self, start: Callable[[], Running]) -> None:
-        self._start = start
+    def __init__(self, begin: Callable[[], Running]) -> None:
+        """`begin` does not wait for the start."""
+        self._begin = begin
 
     def __await__(self) -> Generator[None, None, Self]:
         return self.__aenter__().__await__()
@@ -155,15 +203,16 @@ class AsyncRunning:
     async def __aenter__(self) -> Self:
         import asyncio  # noqa: PLC0415 -- 20 ms, for those who await only
 
-        starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+        beginning = asyncio.ensure_future(asyncio.to_thread(self._begin))
         try:
-            self._running = await asyncio.shield(starting)
+            self._running = await asyncio.shield(beginning)
+            await reached(self._running.at_start)
         except asyncio.CancelledError:
-            # Once begun, a start cannot be called off: nobody else would end its container.
-            self._running = await starting
+            # Once begun, nobody else would end its container.
+            self._running = await beginning
             await self.__aexit__()
             raise
-        running = self._running
+        running = self._running.started()
         self.id = running.id
         self.poll, self.signal, self.kill = running.poll, running.signal, running.kill
         self.cancel, self.logs, self.usage = running.cancel, running.logs, running.usage
@@ -178,8 +227,6 @@ class AsyncRunning:
         """As `Running.wait`; a wait that is cancelled leaves the command running."""
         import asyncio  # noqa: PLC0415 -- as above
 
-        done = asyncio.Event()
-        self._running.when_done(partial(wake, asyncio.get_running_loop(), done))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(done.wait(), timeout_s)
+            await asyncio.wait_for(reached(self._running.at_end), timeout_s)
         return self._running.poll()

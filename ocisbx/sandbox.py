@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ocisbx.backends.base import START_TIMEOUT_S, Call
-from ocisbx.calls import Renewal, run_plan
+from ocisbx.calls import Renewal, Waiting, run_plan
 from ocisbx.capture import check_input
 from ocisbx.values import check_command
 
@@ -101,7 +101,7 @@ class Sandbox:
             OcisbxError: ocisbx or the runtime failed.
         """
         call = self._call(
-            command, input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
+            command, input=input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
         )
         plan = self.resolve()
         return run_plan(
@@ -124,22 +124,27 @@ class Sandbox:
     ) -> Running:
         """Start one command and return; the context's exit ends it. Errors as `run`, plus those
         of the start itself; later ones come out of `wait()`."""
-        call = self._call(
-            command, input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
-        )
+        return self.begin(
+            command, input=input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
+        ).started()
+
+    def begin(self, command: Sequence[str] | str, **options: Any) -> Running:  # noqa: ANN401 -- typed where they arrive
+        """`start` for asyncio: once it is resolved, a thread starts it, and may wait for a slot."""
+        call = self._call(command, **options)
         plan = self.resolve()
         plan.commands.check(call.argv)
         resolve_s, audit = self._resolve_s, self._audit
         from ocisbx.running import Running  # noqa: PLC0415 -- threads, for those who start only
 
         return Running(
-            lambda hold: run_plan(
+            lambda hold, pause: run_plan(
                 plan,
                 call,
                 resolve_s=resolve_s,
                 audit=audit,
                 hold=hold,
                 renewal=self._renewal(),
+                waiting=Waiting(pause),
             )
         )
 
@@ -157,37 +162,35 @@ class Sandbox:
         (SIGTERM, the grace, SIGKILL) and is raised when nothing is left of it."""
         import asyncio  # noqa: PLC0415 -- 20 ms of every start, for those who await only
 
-        from ocisbx.running import wake  # noqa: PLC0415 -- as above
+        from ocisbx.running import reached  # noqa: PLC0415 -- as above
 
-        running = self.start(
+        running = self.begin(
             command, input=input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
         )
-        loop = asyncio.get_running_loop()
-        done = asyncio.Event()
-        running.when_done(partial(wake, loop, done))
+        end = asyncio.ensure_future(reached(running.at_end))
         try:
-            await done.wait()
+            await asyncio.shield(end)
         except asyncio.CancelledError:
             running.cancel()
-            await asyncio.shield(done.wait())
+            await asyncio.shield(end)
             raise
         return cast("RunResult", running.wait())
 
     def _call(
         self,
         command: Sequence[str] | str,
-        source: Input,
         *,
-        shell: bool,
-        name: str | None,
-        on_stdout: OnData,
-        on_stderr: OnData,
+        input: Input = None,
+        shell: bool = False,
+        name: str | None = None,
+        on_stdout: OnData = None,
+        on_stderr: OnData = None,
     ) -> Call:
         return Call(
             argv=check_command(command, shell=shell),
             environment=os.environ,
             name=name,
-            stdin=check_input(source),
+            stdin=check_input(input),
             on_stdout=on_stdout,
             on_stderr=on_stderr,
             start_timeout_s=self._start_timeout_s,
@@ -223,7 +226,7 @@ class AsyncSandbox:
         """As `Sandbox.start`: `async with sandbox.start(...) as running`, or `await` it."""
         from ocisbx.running import AsyncRunning  # noqa: PLC0415 -- as above
 
-        return AsyncRunning(partial(self._sandbox.start, command, **options))
+        return AsyncRunning(partial(self._sandbox.begin, command, **options))
 
 
 _sandboxes: dict[tuple[str, str], Sandbox] = {}

@@ -180,6 +180,14 @@ def parse_pids(value: object) -> int:
     return parse_integer(value, "a limit of processes", 1, 1 << 22)
 
 
+def parse_sandboxes(value: object) -> int:
+    """A number of sandboxes, at least 1, or UNLIMITED."""
+    if _is_unlimited(value):
+        return UNLIMITED
+    # Each has processes of its own, so no host runs more than pids.
+    return parse_integer(value, "a number of sandboxes", 1, 1 << 22)
+
+
 def parse_cpus(value: object) -> float:
     """A number of CPUs such as 0.5 or 2, or UNLIMITED; 0.01 is the kernel's smallest quota."""
     if _is_unlimited(value):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,13 +111,11 @@ def dry_run(options: Mapping[str, Any], argv: tuple[str, ...], extra: dict[str, 
         plan = lower(config, resolve(config, host), host)
     plan.commands.check(argv)
     container_id = new_id()
-    document = json.loads(
-        plan.template.fill(
-            container_id=container_id,
-            root=plan.root_directory or "rootfs",
-            argv=argv,
-            environment=plan.payload_environment(os.environ, extra),
-        )
+    document = plan.standing_config(
+        container_id,
+        root=plan.root_directory or "rootfs",
+        argv=argv,
+        environment=plan.payload_environment(os.environ, extra),
     )
     if "posture" in options:
         from ocisbx.cli.posture import say_plan  # noqa: PLC0415 -- for --posture only

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Call
-from ocisbx.calls import Renewal, run_plan
+from ocisbx.calls import Renewal, Waiting, run_plan
 from ocisbx.cli.options import parse, wants_help
 from ocisbx.cli.output import inert_json, printable, put, say
 from ocisbx.cli.run_options import CONTAINER, LATER, RUN
@@ -228,6 +228,7 @@ def execute(
             audit="no-audit" not in options,
             hold=hold,
             renewal=renewal,
+            waiting=Waiting(interrupts.pause, say),
         )
     except RuntimeFailed:
         if interrupts.count:
@@ -287,6 +288,12 @@ class Interrupts:
         self._execution = execution
         if self.count:
             execution.cancel()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep before anything has started; raises KeyboardInterrupt when a signal came."""
+        time.sleep(seconds)
+        if self.count:
+            raise KeyboardInterrupt
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if not self.running:

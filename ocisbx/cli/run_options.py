@@ -49,6 +49,8 @@ CONTAINER: tuple[Option, ...] = (
     _one("--grace", "SECONDS"),
     _one("--max-output", "BYTES"),
     _one("--on-output-limit", "truncate|kill"),
+    _one("--max-sandboxes", "N"),
+    _one("--wait", "SECONDS"),
     _flag("-t --tty"),
     _one("--isolation", "LEVEL"),
     _many("--cap-add", "NAME"),
@@ -100,6 +102,8 @@ FIELDS: dict[str, str] = {
     "pids-limit": "limits.pids",
     "max-output": "capture.max_bytes",
     "on-output-limit": "capture.on_limit",
+    "max-sandboxes": "concurrency.max",
+    "wait": "concurrency.wait_s",
     "isolation": "isolation.level",
     "seccomp": "isolation.seccomp",
     "read-only": "isolation.read_only_root",
@@ -138,6 +142,7 @@ directory only.
   --ulimit NAME=SOFT[:HARD]   getrlimit(2); --cpuset-cpus LIST: ocisbx-limits(7)
   --timeout SECONDS           then TERM, and KILL after --grace SECONDS (2)
   --max-output BYTES          a stream (64M); --on-output-limit truncate|kill
+  --max-sandboxes N           of yours at once; --wait SECONDS for a turn
   -i, --interactive           forward stdin, else it is empty
   --isolation LEVEL           privileged, baseline, restricted; --read-only
   --cap-add, --cap-drop NAME  capabilities(7); --seccomp default|none|FILE

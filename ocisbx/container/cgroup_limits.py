@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.container.limits import Asked, refuse_or_declare
 from ocisbx.container.model import EnforcementEntry, IoLimit, Limits
+from ocisbx.container.scenes import find_scene
 from ocisbx.errors import ConfigError
 from ocisbx.result import EnforcementState
 from ocisbx.values import UNLIMITED, expand_cpuset, show, show_cpuset
@@ -56,22 +57,6 @@ RATES: dict[str, str] = {
     "write_bps": "wbps",
     "read_iops": "riops",
     "write_iops": "wiops",
-}
-
-UNIFY = "boot with systemd.unified_cgroup_hierarchy=1"
-
-# Why a rootless cgroup limit does not hold, and what to type: one row for each hierarchy.
-CGROUP_REASONS: dict[str, tuple[str, str]] = {
-    "hybrid": (
-        "this host has hybrid cgroups: their controllers cannot be delegated to an ordinary user",
-        UNIFY,
-    ),
-    "v1": ("this host has cgroup v1, which cannot be delegated to an ordinary user", UNIFY),
-    "none": ("no cgroup file system is mounted here", "mount cgroup2 on /sys/fs/cgroup"),
-    "unified": (
-        "this version of ocisbx does not place containers in cgroups yet",
-        "wait for the next one",
-    ),
 }
 
 
@@ -119,6 +104,7 @@ def cgroup_limits(
             lacking = Lacking(wish, str(trouble), trouble.remedy)
         found[field] = lacking or Held(wish, tuple(_files(field, wish.value, merged, host)))
     _hold_swap(found, merged, host)
+    _hold_group(found, merged)
     held = {field for field, one in found.items() if isinstance(one, Held)}
     return _limits(held, asked, merged, host), _entries(found, quirks, degraded)
 
@@ -126,6 +112,11 @@ def cgroup_limits(
 def _check_order(mine: LimitsTable) -> None:
     """Here and not in the table: one of the two may be a preset's."""
     high, limit = mine.memory_high_bytes, mine.memory_bytes
+    if mine.oom_group and limit == UNLIMITED:
+        raise ConfigError(
+            "limits.oom_group: there is no limit of memory to run into",
+            remedy="give memory_bytes too, or leave it out",
+        )
     if high is not None and limit not in (None, UNLIMITED) and high > (limit or 0):
         raise ConfigError(
             f"limits.memory_high_bytes: {high} is above memory_bytes",
@@ -214,18 +205,13 @@ def _absent_disk(merged: LimitsTable, host: Host) -> ConfigError | None:
 def _lacking(field: str, wish: Asked, host: Host) -> Lacking | None:
     """Why no cgroup of ours holds this kind of limit here."""
     kind = KINDS[field]
-    if host.cgroups.way == "none" or host.cgroups.hierarchy != "unified":
-        return Lacking(wish, *CGROUP_REASONS[host.cgroups.hierarchy])
-    if kind.controller not in host.cgroups.controllers:
-        there = ", ".join(host.cgroups.controllers) or "none"
-        return Lacking(
-            wish,
-            f"the controller {kind.controller} is not delegated to you (these are: {there})",
-            "as root: systemctl edit user@.service, with the lines [Service] and "
-            "Delegate=cpu cpuset io memory pids; then log in again",
-        )
+    if host.cgroups.way == "none" or kind.controller not in host.cgroups.controllers:
+        scene = find_scene(host, [kind.controller])
+        return Lacking(wish, scene.seen, scene.remedy)
     if field == "swap_bytes" and not host.swap_accounting:
-        return Lacking(wish, "this kernel counts no swap for cgroups", "boot without swapaccount=0")
+        return Lacking(
+            wish, "this kernel counts no swap for cgroups", "# boot without swapaccount=0"
+        )
     if field == "io_weight" and isinstance(wish.value, dict):
         blind = [key for key in wish.value if not host.disks[key].weight_file]
         if blind:
@@ -233,7 +219,7 @@ def _lacking(field: str, wish: Asked, host: Host) -> Lacking | None:
             return Lacking(
                 wish,
                 f"nothing shares the disk {number} by weight: neither iocost nor bfq is on",
-                f"as root: echo bfq > /sys/dev/block/{number}/queue/scheduler",
+                f"echo bfq | sudo tee /sys/dev/block/{number}/queue/scheduler",
             )
     return None
 
@@ -281,6 +267,13 @@ def _hold_swap(found: dict[str, Held | Lacking], merged: LimitsTable, host: Host
         found["memory_bytes"] = Held(memory.asked, memory.files, more)
 
 
+def _hold_group(found: dict[str, Held | Lacking], merged: LimitsTable) -> None:
+    memory = found.get("memory_bytes")
+    if isinstance(memory, Held) and merged.oom_group:
+        files = (*memory.files, "memory.oom.group=1")
+        found["memory_bytes"] = Held(memory.asked, files, memory.more)
+
+
 def _limits(
     held: Collection[str], asked: Mapping[str, Asked], merged: LimitsTable, host: Host
 ) -> Limits:
@@ -298,7 +291,8 @@ def _limits(
         for one in _disks(merged, host)
         if {"io", "io_weight"} & set(held)
     )
-    return Limits.model_validate({**plain, "io": disks})
+    group = bool(merged.oom_group) and memory is not None
+    return Limits.model_validate({**plain, "io": disks, "oom_group": group})
 
 
 def _disks(merged: LimitsTable, host: Host) -> tuple[IoLimit, ...]:
@@ -338,7 +332,7 @@ def _entry(
             name,
             one.asked,
             one.why,
-            f"{one.remedy}, or go on without it: --allow-degraded {name}",
+            f"{one.remedy}\n# or go on without it: --allow-degraded {name}",
             degraded,
         )
         for one in missing.values()

@@ -125,6 +125,7 @@ class Limits(Resolved):
     """
 
     memory_bytes: int | None = None
+    oom_group: bool = False
     memory_high_bytes: int | None = None
     swap_bytes: int | None = None
     cpus: float | None = None

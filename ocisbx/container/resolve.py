@@ -24,6 +24,7 @@ from ocisbx.container.model import (
     EnforcementEntry,
     Environment,
     Identity,
+    Limits,
 )
 from ocisbx.container.select import select_runtime
 from ocisbx.errors import Unsupported
@@ -33,7 +34,9 @@ from ocisbx.result import EnforcementState
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.container.files import Files
+    from ocisbx.container.identity import Cell
     from ocisbx.host import Host, RuntimeBinary
+    from ocisbx.quirks import Quirks
 
 DEFAULT_GRACE_S = 2.0
 DEFAULT_MAX_OUTPUT_BYTES = 64 << 20
@@ -99,12 +102,23 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         runtime=runtime,
         runtime_requested=",".join(merged.runtime.names or ("auto",)),
         cell=cell,
-        cgroup=host.uid == 0 and host.cgroups.delegated and quirks.root_cgroup,
+        cgroup=_has_cgroup(host, quirks, cell, held),
         annotations=dict(merged.annotations),
         host_side=files.host_side,
         enforcement=dict(sorted(entries.items())),
         warnings=warnings,
     )
+
+
+def _has_cgroup(host: Host, quirks: Quirks, cell: Cell, held: Limits) -> bool:
+    """Whether the container gets a cgroup of its own. Without a limit it is for accounting and for
+    the end of all that runs in it, for which no scope is asked of systemd."""
+    if host.cgroups.way == "none":
+        return False
+    # On a hybrid hierarchy a runtime looks at version 1, unless a cell hides it.
+    if host.cgroups.hierarchy == "hybrid" and cell == "none" and not quirks.enters_cgroup:
+        return False
+    return host.cgroups.way != "scope" or held != Limits()
 
 
 def _is_host(rootfs: str | None) -> bool:

@@ -300,11 +300,11 @@ def read_interfaces(path: str) -> tuple[str, ...] | None:
 def read_cgroup_limits(
     own: str | None, driver: str | None, roots: Iterable[str] = CGROUP_ROOTS
 ) -> dict[str, float | None] | None:
-    """From two /proc/PID/cgroup texts: what is set for the container in cgroups of version 2.
+    """From two /proc/PID/cgroup texts: what is set on the container's own cgroup of version 2, and
+    on those above it that it does not share with the driver: of all, the least.
 
-    Its own cgroup lies in one that holds its limits: of all that the driver is not in, the
-    strictest. Where it shares the driver's, nothing is set for it alone. None where controllers are
-    in hierarchies of version 1 (cgroups(7): lines that name them), of which nothing is read.
+    Where it shares the driver's, nothing is set for it alone. None where controllers are in
+    hierarchies of version 1 (cgroups(7): lines that name them), of which nothing is read.
     """
     if own is None or driver is None or re.search(r"^[1-9]\d*:(?!name=)[^:]", own, re.MULTILINE):
         return None
@@ -315,13 +315,19 @@ def read_cgroup_limits(
     if root is None:
         return None
     found: dict[str, float | None] = {}
-    while mine != "/" and not f"{theirs}/".startswith(f"{mine}/"):
+    for path in _unshared(mine, theirs or "/"):
         for name, file in CGROUP_FILES.items():
-            if text := read_text(f"{root}{mine}/{file}"):
-                limits = (found.get(name), _cgroup_number(text))
-                found[name] = min((one for one in limits if one is not None), default=None)
-        mine = os.path.dirname(mine)
+            if text := read_text(f"{root}{path}/{file}"):
+                numbers = (found.get(name), _cgroup_number(text))
+                found[name] = min((one for one in numbers if one is not None), default=None)
     return found
+
+
+def _unshared(path: str, other: str) -> list[str]:
+    """`path` and those above it that are not above `other` too."""
+    parts = path.split("/")
+    above = ("/".join(parts[:count]) for count in range(len(parts), 1, -1))
+    return [one for one in above if not f"{other}/".startswith(f"{one}/")]
 
 
 def _unified_path(text: str) -> str | None:

@@ -59,8 +59,7 @@ def _throttle(disks: tuple[IoLimit, ...], name: str) -> tuple[ThrottleDevice, ..
 
 
 def _unified(limits: Limits) -> Iterator[tuple[str, str]]:
-    if limits.memory_bytes is not None:
-        # One killed for memory alone leaves the others in a state that nobody wrote them for.
+    if limits.oom_group:
         yield "memory.oom.group", "1"
     if limits.memory_high_bytes is not None:
         yield "memory.high", str(limits.memory_high_bytes)
