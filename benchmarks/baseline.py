@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ocisbx import Sandbox
+from ocisbx.backends.oci import box_for
 from ocisbx.backends.placeholders import hold
 from ocisbx.bundle.covers import shared_covers
 from ocisbx.bundle.directory import BundleDirectory
@@ -69,24 +70,31 @@ def bare_runtime(
 ) -> Iterator[Callable[[], Ended]]:
     """Yield what times `runtime run` of `true`, on the bundle that SandboxConfig(fields) gives."""
     plan = Sandbox(runtime={"names": [runtime]}, **fields).resolve()
-    bundle = _bundle(plan, directory)
+    # As ocisbx does it: a cgroup with the limits, and below it the runtime's own.
+    box = None if plan.cgroup is None else box_for(plan.cgroup, f"bare-{os.getpid()}")
+    bundle = _bundle(plan, directory, "" if box is None else box.inner)
     state = ["--root", f"{directory}/state", "--log", f"{directory}/log", "--log-format", "json"]
     argv = [plan.runtime.path, *state, *plan.runtime_args, "run", "--bundle", bundle.path, "bare"]
     with hold(plan.placeholders), Spawner(plan.cell) as spawner:
-        yield lambda: spawner.time(argv)
+        if box is not None:
+            box.make(with_inner=False)
+        try:
+            yield lambda: spawner.time(argv)
+        finally:
+            assert box is None or box.remove()
 
 
-def _bundle(plan: Plan, directory: str) -> BundleDirectory:
+def _bundle(plan: Plan, directory: str, cgroup: str) -> BundleDirectory:
     """The bundle of `plan`, but for the id; it serves every call in turn."""
     bundle = BundleDirectory(f"{directory}/bundles/bare")
     bundle.create(0o700)
     bundle.link(shared_covers() if plan.covers else {})
     bundle.configure(
         plan.template.fill(
-            container_id="bare",
             root=bundle.make_root(plan),
             argv=["true"],
             environment=plan.payload_environment(os.environ),
+            cgroup=cgroup,
         )
     )
     return bundle

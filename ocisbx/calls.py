@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ocisbx.audit import write_audit
 from ocisbx.backends.gc import sweep
 from ocisbx.backends.oci import OciBackend
-from ocisbx.errors import InvalidState, OcisbxError, RuntimeFailed
+from ocisbx.cgroup.box import WITHDRAWN, limit_name
+from ocisbx.errors import CgroupError, InvalidState, OcisbxError, RuntimeFailed
 from ocisbx.outcome import Failure
+from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
 
 if TYPE_CHECKING:
@@ -71,7 +73,13 @@ def run_plan(
             plan = _still_true(plan, renewal)
         sweep()
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        execution, verdict, captured = _launch(plan, call, hold, slot)
+        try:
+            execution, verdict, captured = _launch(plan, call, hold, slot)
+        except CgroupError as error:
+            if renewal is None:
+                raise
+            plan = _without_cgroup(error, renewal)
+            execution, verdict, captured = _launch(plan, call, hold, slot)
         failed = isinstance(verdict, Failure) and not execution.payload_ran
         if failed and (second := _choose_again(plan, renewal)) is not None:
             plan = second
@@ -124,6 +132,17 @@ def _launch(
     return execution, verdict, captured
 
 
+def _without_cgroup(error: CgroupError, renewal: Renewal) -> Plan:
+    """A plan for a host on which no cgroup can be made: what a preset wishes is declared as not
+    held. It is for this call only: why it failed may have passed by the next.
+
+    Raises:
+        Unsupported: the caller demands a limit.
+    """
+    with doubted(f"{error.what}: {error.why}"):
+        return renewal.compile()
+
+
 def _choose_again(plan: Plan, renewal: Renewal | None) -> Plan | None:
     """A plan on what proves sound now; None: nothing does, or only what holds less."""
     if renewal is None:
@@ -172,7 +191,7 @@ def _result(
         captured_stderr=captured[1],
         runtime=plan.runtime,
         usage=execution.usage(),
-        enforcement=plan.enforcement,
+        enforcement=_enforcement(plan, execution.lost_limits),
         bundle=None,
         started_at=started_at,
         timings=Timings(
@@ -183,6 +202,14 @@ def _result(
         ),
         hint=_explain(plan, call, verdict) if never_ran else None,
     )
+
+
+def _enforcement(plan: Plan, lost: tuple[str, ...]) -> dict[str, Enforced]:
+    """What held, to the end."""
+    entries = dict(plan.enforcement)
+    for name in {limit_name(file) for file in lost} & entries.keys():
+        entries[name] = entries[name]._replace(state=EnforcementState.PARTIAL, how=WITHDRAWN)
+    return entries
 
 
 def _explain(plan: Plan, call: Call, verdict: Verdict) -> Hint:

@@ -62,29 +62,44 @@ class Env(_Table):
 
 
 class IoLimit(_Table):
-    """Limits of one block device, each a second."""
+    """Limits of one block device: rates, each a second, and a share; at least one of them."""
 
     read_bps: fields.Rate | None = None
     """Bytes a second."""
     write_bps: fields.Rate | None = None
     """Bytes a second."""
-    read_iops: fields.Rate | None = None
+    read_iops: fields.Operations | None = None
     """Operations a second."""
-    write_iops: fields.Rate | None = None
+    write_iops: fields.Operations | None = None
     """Operations a second."""
+    weight: fields.Weight | None = None
+    """Share among siblings when the device is busy, 1 to 10000; the kernel's default is 100."""
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> Self:
+        if all(value is None for value in dict(self).values()):
+            raise fields.problem(f"it limits nothing: give one of {', '.join(dict(self))}")
+        return self
 
 
 class Limits(_Table):
     """Limits of the container's cgroup, and rlimits; -1 or "unlimited" lifts a preset's limit."""
 
     memory_bytes: fields.Memory | None = None
-    """Memory, in bytes or as 512M; at least 1 MiB."""
+    """Memory, in bytes or as 512M; at least 1 MiB. Beyond it the payload is killed."""
+    oom_group: StrictBool | None = None
+    """Out of memory, all of the container is killed, and not only what holds the most."""
+    memory_high_bytes: fields.Memory | None = None
+    """Memory beyond which the payload is slowed down and its memory reclaimed; it is not killed."""
     swap_bytes: fields.Swap | None = None
-    """Memory and swap together, as docker's --memory-swap; equal to memory_bytes: no swap."""
+    """Memory and swap together, as docker's --memory-swap; left out, or equal to memory_bytes: no
+    swap."""
     cpus: fields.Cpus | None = None
     """Processors' worth of time, from 0.01 on."""
-    cpu_weight: fields.CpuWeight | None = None
+    cpu_weight: fields.Weight | None = None
     """Share among siblings when processors are short, 1 to 10000; the kernel's default is 100."""
+    cpuset: fields.Cpuset | None = None
+    """The processors that may be used, by number: 0-3,6."""
     pids: fields.Pids | None = None
     """Processes and threads, at least 1."""
     io: Annotated[Mapping[fields.IoKey, IoLimit], fields.Frozen] = Field(

@@ -163,7 +163,8 @@ _SIZE: list[dict[str, Any]] = [
     {"type": "integer", "minimum": 0},
     {"type": "string", "pattern": "^ *[0-9]+(\\.[0-9]+)? ?([kKmMgGtT][iI]?)?[bB]? *$"},
 ]
-_NUMBER: dict[str, Any] = {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?$"}
+_NUMBER: dict[str, Any] = {"type": "string", "pattern": "^([0-9]+(\\.[0-9]+)?|\\.[0-9]+)$"}
+_INTEGER: dict[str, Any] = {"type": "string", "pattern": "^[0-9]+$"}
 _UNLIMITED: dict[str, Any] = {"enum": [-1, "-1", "unlimited"]}
 _LIMIT: dict[str, Any] = {"anyOf": [*_SIZE, _UNLIMITED]}
 _RLIMIT_PAIR: dict[str, Any] = {"type": "array", "items": _LIMIT, "minItems": 1, "maxItems": 2}
@@ -226,16 +227,20 @@ Cpus = Annotated[
     _parsed(values.parse_cpus),
     _either({"type": "number", "exclusiveMinimum": 0}, _NUMBER, _UNLIMITED),
 ]
-# cgroup-v2.rst, cpu.weight.
-CpuWeight = Annotated[
+Weight = Annotated[
     int,
-    _parsed(lambda value: values.parse_integer(value, "a cpu weight", 1, 10_000)),
-    _either({"type": "integer", "minimum": 1, "maximum": 10_000}, _NUMBER),
+    _parsed(values.parse_weight),
+    _either({"type": "integer", "minimum": 1, "maximum": values.MAX_WEIGHT}, _INTEGER),
+]
+Cpuset = Annotated[
+    str,
+    _parsed(values.parse_cpuset),
+    WithJsonSchema({"type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"}),
 ]
 Pids = Annotated[
     int,
     _parsed(values.parse_pids),
-    _either({"type": "integer", "minimum": 1}, _NUMBER, _UNLIMITED),
+    _either({"type": "integer", "minimum": 1}, _INTEGER, _UNLIMITED),
 ]
 Sandboxes = Annotated[
     int,
@@ -243,6 +248,9 @@ Sandboxes = Annotated[
     _either({"type": "integer", "minimum": 1}, _NUMBER, _UNLIMITED),
 ]
 Rate = Annotated[int, _parsed(lambda value: values.parse_size(value, minimum=1)), _either(*_SIZE)]
+Operations = Annotated[
+    int, _parsed(values.parse_iops), _either({"type": "integer", "minimum": 1}, _INTEGER)
+]
 EnvName = Annotated[str, _parsed(values.check_env_name)]
 IoKey = Annotated[str, _parsed(_io_key)]
 TmpfsSize = Annotated[

@@ -108,11 +108,46 @@ ALL_IDS = IdRange(start=0, count=(1 << 32) - 1)
 
 
 class Cgroups(Facts):
-    """The hierarchy at /sys/fs/cgroup, and whether our own part of it is ours to divide."""
+    """Our place in the hierarchy at /sys/fs/cgroup and how sandboxes get theirs (probe/cgroups.py),
+    with what tells why where they get none."""
 
     hierarchy: Literal["unified", "hybrid", "v1", "none"]
-    own: str = "/"
-    delegated: bool = False
+    mount: str = ""
+    own: str = ""
+    way: Literal["sibling", "below", "scope", "none"] = "none"
+    parent: str = ""
+    controllers: tuple[str, ...] = ()
+    trouble: str = ""
+    # The controllers of the topmost cgroup that `mount` shows.
+    offered: tuple[str, ...] = ()
+    # What `mount` lies on is mounted read-only.
+    read_only: bool = False
+    # systemd is process 1 (sd_booted(3)).
+    systemd: bool = False
+    # Where our user manager answers; empty: it does not run, or cannot be reached.
+    user_bus: str = ""
+    # The engine of the container that we are in; empty: in none, as far as can be seen.
+    container: str = ""
+
+    @property
+    def divisible(self) -> bool:
+        """Whether cgroups can be made right where we are."""
+        return self.way in ("sibling", "below")
+
+
+# Which file of a cgroup takes a disk's weight: by its model of costs (iocost), or by its scheduler.
+WeightFile = Literal["", "io.weight", "io.bfq.weight"]
+
+
+class Disk(Facts):
+    """The block device that a key of [limits.io] leads to.
+
+    `number` is that of the whole disk, as io.max wants it; empty: none, and `trouble` says why.
+    """
+
+    number: str = ""
+    trouble: str = ""
+    weight_file: WeightFile = ""
 
 
 class Host(Facts):
@@ -148,6 +183,12 @@ class Host(Facts):
     # Our own, which a child inherits (proc_pid_oom_score_adj(5)).
     oom_score_adj: int = 0
     cgroups: Cgroups = Cgroups(hierarchy="none")
+    # Processors that may be used, as `0-3,6`; empty: not known.
+    cpus: str = ""
+    # The kernel counts swap for each cgroup (it does not when booted with swapaccount=0).
+    swap_accounting: bool = True
+    # By key of [limits.io]: a path, or MAJOR:MINOR.
+    disks: dict[str, Disk] = {}
     rlimits: dict[str, tuple[int, int]] = {}
     runtimes: tuple[RuntimeBinary, ...] = ()
     # The caller's own directories: never a workspace, never inside one.

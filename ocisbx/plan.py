@@ -25,7 +25,10 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-SLOTS = ("args", "env", "id", "root")
+SLOTS = ("args", "cgroup", "env", "root")
+# Where systemd puts the container of a bundle that is run by hand, with `--systemd-cgroup` (runc,
+# docs/systemd.md: SLICE:PREFIX:NAME).
+BY_HAND = "user.slice:ocisbx:"
 
 
 def digest(parts: Iterable[bytes]) -> str:
@@ -94,14 +97,15 @@ class Template(NamedTuple):
     slots: tuple[str, ...]
 
     def fill(
-        self, *, container_id: str, root: str, argv: Sequence[str], environment: list[str]
+        self, *, root: str, argv: Sequence[str], environment: list[str], cgroup: str = ""
     ) -> str:
-        """The finished text. `argv` and `environment` must not be empty; `root` is root.path."""
+        """The finished text. `argv` and `environment` must not be empty; `root` is root.path,
+        `cgroup` linux.cgroupsPath, where the plan has one."""
         values = {
             "root": json.dumps(root, ensure_ascii=False),
             "args": json.dumps(list(argv), ensure_ascii=False)[1:-1],
             "env": json.dumps(environment, ensure_ascii=False)[1:-1],
-            "id": container_id,
+            "cgroup": json.dumps(cgroup, ensure_ascii=False),
         }
         pieces = [self.parts[0]]
         for slot, part in zip(self.slots, self.parts[1:], strict=True):
@@ -116,6 +120,14 @@ class RootNode(NamedTuple):
     path: str
     content: str
     mode: int
+
+
+class CgroupPlan(NamedTuple):
+    """What the container's cgroup has to hold: `resources` as in config.json (config-linux.md,
+    "Control groups"), and the same as files of cgroup v2 with their lines."""
+
+    files: dict[str, tuple[str, ...]]
+    resources: dict[str, Any]
 
 
 class Shown(NamedTuple):
@@ -138,7 +150,8 @@ class Plan(NamedTuple):
     runtime_args: tuple[str, ...]
     cell: Literal["none", "mount", "user"]
     sealed: bool
-    cgroup: bool
+    # None: the container gets no cgroup of its own.
+    cgroup: CgroupPlan | None
     environment: dict[str, str]
     inherit: tuple[str, ...]
     workdir: str
@@ -183,6 +196,23 @@ class Plan(NamedTuple):
         merged = {**self.environment, **inherited, **extra}
         return [f"{name}={value}" for name, value in merged.items()]
 
+    def standing_config(
+        self, container_id: str, *, root: str, argv: Sequence[str], environment: list[str]
+    ) -> dict[str, Any]:
+        """config.json as it stands in a bundle that is kept or shown: with the limits, which in a
+        run are set on the cgroup above the container's, and a place that systemd can make."""
+        document: dict[str, Any] = json.loads(
+            self.template.fill(
+                root=root, argv=argv, environment=environment, cgroup=f"{BY_HAND}{container_id}"
+            )
+        )
+        if self.cgroup is not None:
+            if self.cgroup.resources:
+                document["linux"]["resources"] = self.cgroup.resources
+            else:
+                del document["linux"]["cgroupsPath"]
+        return document
+
     def policy(self) -> dict[str, Any]:
         """What config.json cannot say of what holds: for the owner's record, and so for others."""
         return {
@@ -195,6 +225,7 @@ class Plan(NamedTuple):
     def to_json(self) -> str:
         document = self._asdict()
         document["runtime"] = self.runtime._asdict()
+        document["cgroup"] = None if self.cgroup is None else self.cgroup._asdict()
         document["enforcement"] = {name: one._asdict() for name, one in self.enforcement.items()}
         return json.dumps(document, ensure_ascii=False)
 
@@ -211,6 +242,9 @@ class Plan(NamedTuple):
         raw["nodes"] = tuple(RootNode(*node) for node in raw["nodes"])
         raw["shown"] = tuple(Shown(*shown) for shown in raw["shown"])
         raw["runtime"] = RuntimeInfo(**raw["runtime"])
+        if (held := raw["cgroup"]) is not None:
+            files = {name: tuple(lines) for name, lines in held["files"].items()}
+            raw["cgroup"] = CgroupPlan(files, held["resources"])
         raw["guards"] = tuple(
             Guard(path, sight, None if seen is None else tuple(seen))
             for path, sight, seen in raw["guards"]

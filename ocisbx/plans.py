@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ocisbx.errors import OcisbxError
 from ocisbx.places import ensure, find_places
 from ocisbx.plan import Plan, digest
+from ocisbx.probe.cgroups import look
 from ocisbx.probe.processes import oom_score_adj
 from ocisbx.version import VERSION
 
@@ -36,12 +37,14 @@ KEPT_PLANS = 256
 def plan_key(options: Mapping[str, Any]) -> str:
     """A name for the plan of these options (JSON-shaped), here, for this user and kernel."""
     system = os.uname()
+    site = look()
     document = {
         "version": VERSION,
         "options": options,
         "cwd": os.getcwd(),
         "ids": [os.geteuid(), os.getegid(), *sorted(os.getgroups())],
         "kernel": [system.release, system.version, system.machine],
+        "cgroup": [site.way, site.parent, site.controllers],
         "spared": oom_score_adj() < 0,
         "environment": {name: os.environ.get(name) for name in ENVIRONMENT_NAMES},
     }

@@ -34,8 +34,9 @@ class Quirks(NamedTuple):
     time_namespace: bool = False
     # `features` exists.
     features: bool = False
-    # Creates a cgroup of its own even where nothing is delegated, when it runs as root.
-    root_cgroup: bool = True
+    # Puts no container into a cgroup: it is started in the container's itself, with all that it
+    # starts.
+    enters_cgroup: bool = False
     # What it keeps in its --root for the next container, with the modes: (name, mode).
     kept_state: tuple[tuple[str, int], ...] = ()
     # Copies itself into memory before it starts anything, unless it runs from a sealed copy.
@@ -60,6 +61,9 @@ class Quirks(NamedTuple):
     cause_first: bool = False
     # Makes mount points in the root that it is given, also below what it mounts over.
     writes_root: bool = False
+    # What the container's cgroup has to hold for it to start at all (measured: see the manual).
+    memory_floor_bytes: int = 1 << 20
+    pids_floor: int = 1
     # `rro`, `rnosuid`, `rnodev` are known mount options (runtime-spec 1.1.0).
     recursive_options: bool = True
 
@@ -75,7 +79,7 @@ GVISOR = Quirks(
     socket_args=("--pass-fd=3:3",),
     # The default overlay would keep what is written to a writable root.
     global_args=("--ignore-cgroups", "--overlay2=none"),
-    root_cgroup=False,
+    enters_cgroup=True,
     features=True,
     user_kernel=True,
     platforms=GVISOR_PLATFORMS,

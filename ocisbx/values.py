@@ -23,6 +23,12 @@ UNLIMITED_WORDS = ("unlimited", "-1")
 # Below it no runtime can start anything; nearly always a forgotten unit (`512` for `512M`).
 MIN_MEMORY_BYTES = 1 << 20
 MAX_BYTES = (1 << 63) - 1
+# CONFIG_NR_CPUS is 8192 at most.
+MAX_CPU = 8191
+# block/blk-throttle.c: operations are counted in an unsigned int.
+MAX_IOPS = (1 << 32) - 1
+# cgroup-v2.rst: cpu.weight and io.weight.
+MAX_WEIGHT = 10_000
 # Longer than any run; keeps every sum of times far from the limits of poll(2) and time_t.
 MAX_SECONDS = 1e9
 # (uid_t)-1 means "leave unchanged" in chown(2) and setresuid(2), so it is nobody's id.
@@ -35,8 +41,10 @@ MAX_COMMAND_BYTES = 2 << 20
 
 # Compiled at first use (re keeps them), which halves the time that this module takes to import.
 _SIZE = r"([0-9]{1,20})(\.[0-9]{1,9})? ?(?:([kKmMgGtT])[iI]?)?[bB]?"
+_CPU_RANGE = r"([0-9]{1,4})(?:-([0-9]{1,4}))?"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_NUMBER = r"[0-9]{1,20}(\.[0-9]{1,20})?"
+# docker's manual writes --cpus=".5".
+_NUMBER = r"[0-9]{1,20}(\.[0-9]{1,20})?|\.[0-9]{1,20}"
 _USER = r"([0-9]{1,10})(?::([0-9]{1,10}))?"
 _ANNOTATION = r"[A-Za-z0-9]+(?:[._/-][A-Za-z0-9]+)*"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
@@ -186,6 +194,63 @@ def parse_cpus(value: object) -> float:
         return float(UNLIMITED)
     expected = "expected a number of CPUs such as 0.5 or 2, from 0.01 on"
     return _parse_number(value, "a number of CPUs", expected, 0.01, 100_000)
+
+
+def parse_weight(value: object) -> int:
+    """cpu.weight and io.weight of cgroup v2, 1 to 10000."""
+    return parse_integer(value, "a weight", 1, MAX_WEIGHT)
+
+
+def parse_cpuset(value: object) -> str:
+    """Processors as docker's --cpuset-cpus, `0-3,6`, in the kernel's own spelling (cpuset(7))."""
+    text = check_text(value, "a list of processors")
+    expected = "expected numbers and ranges, such as 0-3,6"
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(_CPU_RANGE, part)
+        if match is None:
+            raise refusal(value, "a list of processors", expected)
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last <= MAX_CPU:
+            why = "a range goes up" if last < first else f"the last one there can be is {MAX_CPU}"
+            raise refusal(value, "a list of processors", f"{why}; {expected}")
+        numbers.update(range(first, last + 1))
+    return show_cpuset(numbers)
+
+
+def expand_cpuset(text: str) -> frozenset[int]:
+    """The numbers of a list in the kernel's spelling; none of an empty one."""
+    ranges = (part.partition("-") for part in text.split(",") if part)
+    return frozenset(
+        number for first, _, last in ranges for number in range(int(first), int(last or first) + 1)
+    )
+
+
+def show_cpuset(numbers: Iterable[int]) -> str:
+    """Numbers as `0-3,6`."""
+    ranges: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+
+
+def parse_iops(value: object) -> int:
+    """Operations a second, at least 1."""
+    return parse_integer(value, "a number of operations a second", 1, MAX_IOPS)
+
+
+def parse_device_limit(value: object) -> tuple[str, str]:
+    """docker's --device-read-bps and its like, `DEVICE:LIMIT`: (device, limit), both as typed."""
+    text = check_text(value, "a limit of a device")
+    device, colon, limit = text.rpartition(":")
+    # Of 8:0 alone the last number is the minor.
+    if not colon or not limit or not re.fullmatch(r"/.*|[0-9]+:[0-9]+", device, re.DOTALL):
+        why = "expected DEVICE:LIMIT, such as /dev/sda:10M, 8:0:10M or /srv:10M"
+        raise refusal(text, "a limit of a device", why)
+    return device, limit
 
 
 def parse_seconds(value: object, *, zero: bool = False) -> float:

@@ -87,12 +87,13 @@ def compile_example(example: Example) -> Plan:
 def config_json(example: Example) -> str:
     """config.json as a bundle of the case would have it, on one line."""
     plan = compile_example(example)
-    return plan.template.fill(
-        container_id=CONTAINER_ID,
+    document = plan.standing_config(
+        CONTAINER_ID,
         root=plan.root_directory or MADE_ROOT,
         argv=example.argv,
         environment=plan.payload_environment(example.environment),
     )
+    return json.dumps(document, ensure_ascii=False)
 
 
 def generate(root: Path) -> dict[Path, str]:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +92,7 @@ def find_distribution(recipe: Recipe) -> Distribution:
     suite = recipe.suite
     if suite == "host":
         suite = codename[1] if codename else "unnamed"
-    listed = _output(
+    listed = output(
         *["apt-get", "indextargets", "--no-release-info"],
         *["--format", "$(RELEASE) $(COMPONENT) $(SOURCESENTRY)", "Created-By: Packages"],
     )
@@ -105,22 +105,27 @@ def find_distribution(recipe: Recipe) -> Distribution:
         what = f"the package sources of this machine do not serve {suite}"
         remedy = f"add {suite} to the sources of apt, or build on a machine of that release"
         raise BuildError(what, why=f"they serve {served}", remedy=remedy, exit_code=69)
-    arch = _output("dpkg", "--print-architecture").strip()
+    arch = output("dpkg", "--print-architecture").strip()
     return Distribution(suite, arch, tuple(Path(one) for one in sorted(found)))
 
 
 def download(
-    recipe: Recipe, distribution: Distribution, scratch: Path, step: Callable[[str], None]
+    recipe: Recipe,
+    distribution: Distribution,
+    scratch: Path,
+    step: Callable[[str], None],
+    options: Sequence[str] = (),
 ) -> Path:
     """Build the recipe's packages into a tar in `scratch` and return its path.
 
-    `step` is told each step. Raise BuildError when mmdebstrap fails. When an exception (a signal's)
-    comes in between, mmdebstrap is ended and has removed its own directory before it goes on.
+    `step` is told each step; `options` are further ones of mmdebstrap's. Raise BuildError when
+    mmdebstrap fails. When an exception (a signal's) comes in between, mmdebstrap is ended and has
+    removed its own directory before it goes on.
     """
     archive = scratch / "root.tar"
     tail: deque[str] = deque(maxlen=20)
     with subprocess.Popen(
-        _command(recipe, distribution, scratch, archive),
+        _command(recipe, distribution, scratch, archive, options),
         env=_environment(),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -140,14 +145,20 @@ def download(
 
 def read_versions(archive: Path) -> dict[str, str]:
     """Return the version of each package in a tar that `download` made."""
-    text = _output("tar", "--extract", "--to-stdout", f"--file={archive}", "./var/lib/dpkg/status")
+    text = output("tar", "--extract", "--to-stdout", f"--file={archive}", "./var/lib/dpkg/status")
     found = re.findall(r"^Package: (\S+)$(?:\n.+)*?\nVersion: (\S+)$", text, re.MULTILINE)
     return dict(found)
 
 
-def _command(recipe: Recipe, distribution: Distribution, scratch: Path, archive: Path) -> list[str]:
+def _command(
+    recipe: Recipe,
+    distribution: Distribution,
+    scratch: Path,
+    archive: Path,
+    more: Sequence[str],
+) -> list[str]:
     # mmdebstrap ignores the machine's apt.conf: a proxy, a mirror's lax dates are set there.
-    settings = _output("apt-config", "dump").splitlines()
+    settings = output("apt-config", "dump").splitlines()
     kept = [line for line in settings if re.match(r"Acquire::(?!IndexTargets)", line)]
     options = scratch / "apt.conf"
     options.write_text("\n".join([*kept, ""]))
@@ -159,6 +170,7 @@ def _command(recipe: Recipe, distribution: Distribution, scratch: Path, archive:
         *["--variant", recipe.variant, "--aptopt", str(options)],
         *(f"--include={package}" for package in recipe.packages),
         *(["--extract-hook", _LIST_PACKAGES] if recipe.variant == "extract" else []),
+        *more,
         *[distribution.suite, str(archive), *map(str, distribution.sources)],
     ]
 
@@ -206,7 +218,8 @@ def _environment() -> dict[str, str]:
     return {**passed_on, **fixed, "PATH": _PATH}
 
 
-def _output(*command: str) -> str:
+def output(*command: str) -> str:
+    """Return what a program of the system prints; raise BuildError when it fails."""
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         what = f"{command[0]} ended with {done.returncode}"

@@ -67,6 +67,7 @@ class Clock:
     def __init__(self, started: float) -> None:
         self.started = started
         self.bundle_made = 0.0
+        self.payload_started = 0.0
         self.runtime_ended = 0.0
         self.cleaned = 0.0
 

@@ -6,13 +6,14 @@ Never by killing the runtime first: a killed runtime leaves its container runnin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ocisbx.result import ResourceUsage
+from ocisbx.result import Pressure, ResourceUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ocisbx.cgroup.box import Used
     from ocisbx.command import Status
     from ocisbx.init.protocol import Exited
     from ocisbx.outcome import Reason
@@ -21,12 +22,22 @@ if TYPE_CHECKING:
 SETTLE_S = 1.0
 
 
+# Fields of ResourceUsage in seconds, by the counters of the cgroup.
+COUNTED_S: dict[str, str] = {
+    "cpu_user_s": "cpu_user_usec",
+    "cpu_system_s": "cpu_system_usec",
+    "cpu_throttled_s": "cpu_throttled_usec",
+}
+# In the order of Pressure's fields.
+PRESSURES = ("cpu", "memory", "io")
+
+
 class Ways(NamedTuple):
     """What can be done about a payload, mildest first; each is called at most once."""
 
     terminate: Callable[[], None]
     kill_inside: Callable[[], None]
-    kill_init: Callable[[], None]
+    kill_all: Callable[[], None]
     give_up: Callable[[], None]
 
 
@@ -50,7 +61,7 @@ class Escalation:
         kill_at = now + grace_s
         self._due = [
             (kill_at, self._ways.kill_inside),
-            (kill_at + SETTLE_S, self._ways.kill_init),
+            (kill_at + SETTLE_S, self._ways.kill_all),
             (kill_at + 2 * SETTLE_S, self._ways.give_up),
         ]
         if grace_s > 0:
@@ -75,15 +86,44 @@ class Escalation:
         self._due.clear()
 
 
-def measured(exited: Exited | None, runtime: Status | None) -> ResourceUsage:
-    """What the init told of the payload, and what its runtime used beside."""
-    if exited is None:
-        return ResourceUsage()
-    total_s = (exited.total.user_usec + exited.total.system_usec) / 1e6
-    return ResourceUsage(
-        wall_s=exited.wall_ns / 1e9,
-        cpu_user_s=exited.total.user_usec / 1e6,
-        cpu_system_s=exited.total.system_usec / 1e6,
-        # The runtime has waited for the init, whose time is in its own sum (getrusage(2)).
-        runtime_cpu_s=None if runtime is None else max(0.0, runtime.cpu_s - total_s),
-    )
+def measured(
+    exited: Exited | None, runtime: Status | None, used: Used | None, wall_s: float | None
+) -> ResourceUsage:
+    """What the payload used, by its init and by its cgroup, and what its runtime used beside.
+
+    The cgroup knows all that ran in it; the init only those that were waited for (getrusage(2)).
+    """
+    told = ResourceUsage(wall_s=wall_s)
+    if exited is not None:
+        total_s = (exited.total.user_usec + exited.total.system_usec) / 1e6
+        told = ResourceUsage(
+            wall_s=exited.wall_ns / 1e9,
+            cpu_user_s=exited.total.user_usec / 1e6,
+            cpu_system_s=exited.total.system_usec / 1e6,
+            # The runtime has waited for the init, whose time is in its own sum (getrusage(2)).
+            runtime_cpu_s=None if runtime is None else max(0.0, runtime.cpu_s - total_s),
+        )
+    return told if used is None else told._replace(**_counted(used))
+
+
+def _counted(used: Used) -> dict[str, Any]:
+    """The fields of ResourceUsage that this cgroup could tell."""
+    now = used.now
+    found: dict[str, Any] = {
+        field: seconds
+        for field, counter in COUNTED_S.items()
+        if (seconds := _seconds(used.since(counter))) is not None
+    }
+    pressure = (_seconds(used.since(f"pressure_{what}_usec")) for what in PRESSURES)
+    return found | {
+        "memory_peak_bytes": now.memory_peak_bytes,
+        "pids_peak": now.pids_peak,
+        "io_read_bytes": used.since("io_read_bytes"),
+        "io_write_bytes": used.since("io_write_bytes"),
+        "oom_kills": used.since("oom_kills"),
+        "pressure": Pressure(*pressure),
+    }
+
+
+def _seconds(usec: int | None) -> float | None:
+    return None if usec is None else usec / 1e6

@@ -11,12 +11,13 @@ import contextlib
 import os
 import select
 import signal
-import threading
 import time
 from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Clock, Step
 from ocisbx.backends.endings import SETTLE_S, Escalation, Ways, measured
+from ocisbx.backends.wishes import Wishes
+from ocisbx.cgroup.box import INNER
 from ocisbx.init import protocol
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
 from ocisbx.runtime.log import error_words
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ocisbx.backends.base import Call
     from ocisbx.backends.stdio import PayloadStdio
     from ocisbx.bundle.directory import BundleDirectory
+    from ocisbx.cgroup.box import Box
     from ocisbx.command import Child
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
@@ -50,11 +52,13 @@ class OciExecution:
         bundle: BundleDirectory,
         client: RuntimeClient,
         stdio: PayloadStdio,
+        box: Box | None = None,
         inspect: Callable[[int], str] | None = None,
     ) -> None:
-        """`inspect`: says what is wrong with the container of this init, before the payload runs;
-        empty: nothing."""
+        """`box`: the container's cgroup, where it has one. `inspect`: says what is wrong with the
+        container of this init, before the payload runs; empty: nothing."""
         self.id = container_id
+        self.box = box
         self._inspect = inspect
         self.clock = Clock(started=time.monotonic())
         # Process 1 of the container, as we number it; 0 before it is there, and where none is told.
@@ -66,15 +70,11 @@ class OciExecution:
         self._bundle = bundle
         self._client = client
         self._ending = Escalation(
-            Ways(self._terminate, self._kill_inside, self._kill_init, self._give_up)
+            Ways(self._terminate, self._kill_inside, self._kill_all, self._give_up)
         )
         # What the runtime prints: in memory, since it is nearly always nothing.
         self._printed = os.memfd_create("runtime", os.MFD_CLOEXEC)
-        self._wishes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._wished: list[Callable[[], None]] = []
-        # A wish that comes while the number is being closed would be written to whatever has it
-        # next. Reentrant: a signal handler may wish in the middle of either.
-        self._closing = threading.RLock()
+        self._wishes = Wishes()
         self._socket: socket.socket | None = None
         self._child: Child | None = None
         self._init = -1
@@ -88,6 +88,8 @@ class OciExecution:
         self._cleanup_at: float | None = None
         # Why it was given up before the payload ran.
         self._given_up = ""
+        # Files of the cgroup whose limits did not hold to the end.
+        self.lost_limits: tuple[str, ...] = ()
         self.verdict: Verdict | Failure | None = None
 
     def start(self) -> None:
@@ -106,6 +108,7 @@ class OciExecution:
                 self._bundle.path,
                 stdio={0: null, 1: self._printed, 2: self._printed},
                 socket=theirs.fileno(),
+                cgroup=self._entered,
             )
         finally:
             theirs.close()
@@ -124,11 +127,17 @@ class OciExecution:
 
     def kill(self, number: int) -> None:
         """Signal the payload's process; from any thread."""
-        self._wish(lambda: self._send(number, protocol.Target.PAYLOAD))
+        self._wishes.add(lambda: self._send(number, protocol.Target.PAYLOAD))
 
     def cancel(self) -> None:
         """End it: SIGTERM, the grace, SIGKILL; asked again, SIGKILL. From any thread."""
-        self._wish(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s))
+        self._wishes.add(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s))
+
+    @property
+    def _entered(self) -> str | None:
+        """The cgroup that the runtime itself is started in."""
+        enters = self.box is not None and self._client.quirks.enters_cgroup
+        return f"{self.box.path}/{INNER}" if self.box is not None and enters else None
 
     @property
     def payload_ran(self) -> bool:
@@ -150,7 +159,15 @@ class OciExecution:
 
     def usage(self) -> ResourceUsage:
         """What the payload and all that it started used, as far as it was measured."""
-        return measured(self._exited, None if self._child is None else self._child.status)
+        runtime = None if self._child is None else self._child.status
+        used = None if self.box is None else self.box.used()
+        return measured(self._exited, runtime, used, self._wall_s())
+
+    def _wall_s(self) -> float | None:
+        """From the payload's start to the container's end, or to now."""
+        if not self.clock.payload_started:
+            return None
+        return (self.clock.runtime_ended or time.monotonic()) - self.clock.payload_started
 
     def close(self) -> None:
         """End what still runs, take the container away, free every descriptor; idempotent."""
@@ -164,9 +181,8 @@ class OciExecution:
         self.stdio.close()
         if self._child is not None:
             self._child.close()
-        with self._closing:
-            wishes, self._wishes = self._wishes, -1
-        for descriptor in (self._init, wishes, self._printed):
+        self._wishes.close()
+        for descriptor in (self._init, self._printed):
             if descriptor >= 0:
                 os.close(descriptor)
         self._init = self._printed = -1
@@ -175,9 +191,10 @@ class OciExecution:
     def _turn(self, until: float | None) -> None:
         """Wait for one event and deal with everything that is there."""
         assert self._child is not None
-        watched: dict[int, Callable[[], object]] = {self._wishes: self._take_wishes}
+        wishes = self._wishes.descriptor
+        watched: dict[int, Callable[[], object]] = {wishes: self._wishes.take}
         poller = select.poll()
-        poller.register(self._wishes, select.POLLIN)
+        poller.register(wishes, select.POLLIN)
         if self._socket is not None:
             watched[self._socket.fileno()] = self._take_packet
             poller.register(self._socket, select.POLLIN)
@@ -229,17 +246,6 @@ class OciExecution:
             )
             self._give_up()
 
-    def _take_wishes(self) -> None:
-        os.eventfd_read(self._wishes)
-        while self._wished:
-            self._wished.pop(0)()
-
-    def _wish(self, action: Callable[[], None]) -> None:
-        self._wished.append(action)
-        with self._closing:
-            if self._wishes >= 0:
-                os.eventfd_write(self._wishes, 1)
-
     # ------------------------------------------------------------------------------- the init
     def _take_packet(self) -> None:
         assert self._socket is not None
@@ -277,11 +283,14 @@ class OciExecution:
         if pid > 0:
             with contextlib.suppress(ProcessLookupError):
                 self._init = os.pidfd_open(pid)
-        if self._inspect is not None and (wrong := self._inspect(pid)):
+        if wrong := self._wrong(pid):
             self._given_up = wrong
             self._give_up()
             return
+        if self.box is not None:
+            self.box.mark()
         self._ready = True
+        self.clock.payload_started = time.monotonic()
         self._tell(Step.CREATED)
         if self._ending.reason is not None:
             # Cancelled meanwhile: an init that hears a hang-up ends without a payload.
@@ -302,12 +311,23 @@ class OciExecution:
         for number, target in self._held:
             self._send(number, target)
 
+    def _wrong(self, pid: int) -> str:
+        """What is not as it has to be before the payload may run; empty: nothing."""
+        assert self._child is not None
+        wrong = "" if self._inspect is None else self._inspect(pid)
+        if wrong or self.box is None:
+            return wrong
+        # A kernel in user space has no process 1 of ours: the runtime's own processes are inside.
+        return self.box.check(self._child.pid if self._client.quirks.enters_cgroup else pid)
+
     def _on_report(self, report: End | StartFailure) -> None:
         self._report = report
         self._timeout_at = None
         self._ending.stop()
         self._cleanup_at = time.monotonic() + CLEANUP_S
         self._tell(Step.REPORTED)
+        if self.box is not None:
+            self.box.note()
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 protocol.send_end(self._socket)
@@ -337,8 +357,11 @@ class OciExecution:
     def _kill_inside(self) -> None:
         self._send(signal.SIGKILL, protocol.Target.ALL)
 
-    def _kill_init(self) -> None:
-        """The kernel ends a pid namespace with its process 1 (pid_namespaces(7))."""
+    def _kill_all(self) -> None:
+        """From outside: the whole cgroup, and process 1, with which the kernel ends a pid namespace
+        (pid_namespaces(7))."""
+        if self.box is not None:
+            self.box.kill()
         if self._init >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._init, signal.SIGKILL)
@@ -346,7 +369,7 @@ class OciExecution:
     def _give_up(self) -> None:
         """Last: the init hears a hang-up, then the runtime is killed; `_conclude` deletes."""
         assert self._child is not None
-        self._kill_init()
+        self._kill_all()
         self._hang_up()
         self._child.kill()
 
@@ -367,6 +390,7 @@ class OciExecution:
         ):
             return
         self.clock.runtime_ended = time.monotonic()
+        self.lost_limits = () if self.box is None else tuple(self.box.lost())
         self.verdict = classify(self._evidence())
 
     def _evidence(self) -> Evidence:
@@ -381,13 +405,19 @@ class OciExecution:
                 self._printed,
                 cause_first=self._client.quirks.cause_first,
             )
-        return Evidence(
+        evidence = Evidence(
             ready=self._ready,
             started=self._started,
             report=self._report,
             reason=self._ending.reason,
             runtime_status=ended,
             runtime_error=words,
+        )
+        if self.box is None:
+            return evidence
+        used = self.box.used()
+        return evidence._replace(
+            oom_killed=used.grown("oom_kills"), pids_limit_hit=used.grown("pids_limit_hits")
         )
 
     def _tell(self, step: Step) -> None:

@@ -17,9 +17,11 @@ from ocisbx.backends.names import forget_names
 from ocisbx.backends.placeholders import forget_placeholders
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.owner import OWNER_FILE, Owner, draft_alive, read_owner
-from ocisbx.cgroup.remove import remove_cgroup
+from ocisbx.cgroup.box import cgroup_name
+from ocisbx.cgroup.kill import kill_cgroup, remove_cgroup
 from ocisbx.errors import BundleError, OcisbxError
 from ocisbx.places import bundle_names, find_places, trusted
+from ocisbx.probe.cgroups import look
 from ocisbx.probe.processes import command_line, processes
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
@@ -116,6 +118,8 @@ def remove(found: Leftover, settle_s: float = SETTLE_S) -> bool:
     Raises:
         BundleError: it cannot be deleted.
     """
+    if found.owner is not None and _has_box(found.owner):
+        kill_cgroup(found.owner.cgroup)
     if not _end_processes(found, settle_s):
         return False
     if found.owner is not None:
@@ -137,8 +141,19 @@ def _forget(owner: Owner, path: str) -> None:
         )
         if client.knows(owner.id):
             client.delete(owner.id, force=True)
-    if owner.cgroup:
-        remove_cgroup(owner.id)
+    if _has_box(owner):
+        remove_cgroup(owner.cgroup)
+
+
+def _has_box(owner: Owner) -> bool:
+    """Whether it names a cgroup as we make them: somebody else may have written the record."""
+    mount = look().mount
+    return (
+        os.path.basename(owner.cgroup) == cgroup_name(owner.id)
+        and os.path.normpath(owner.cgroup) == owner.cgroup
+        and bool(mount)
+        and owner.cgroup.startswith(f"{mount}/")
+    )
 
 
 def _end_processes(found: Leftover, settle_s: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from ocisbx.bundle.directory import INIT_FILE
 from ocisbx.bundle.kept import SANDBOX_FILE, STATE_DIRECTORY, read_config, write_kept
 from ocisbx.bundle.owner import read_owner, read_regular
 from ocisbx.bundle.view import INIT_NODE
+from ocisbx.cgroup.files import cgroup_files
 from ocisbx.config import SandboxConfig
 from ocisbx.container.merge import command_policy, merge_preset
 from ocisbx.container.paths import is_below
@@ -22,7 +24,7 @@ from ocisbx.container.policy import FREE
 from ocisbx.container.resolve import DEFAULT_GRACE_S, DEFAULT_MAX_OUTPUT_BYTES
 from ocisbx.errors import BundleError, Unsupported
 from ocisbx.placeholder import Placeholder, is_blank
-from ocisbx.plan import Plan, Shown, Template
+from ocisbx.plan import CgroupPlan, Plan, Shown, Template
 from ocisbx.probe.mounted import ANYWHERE
 from ocisbx.result import RuntimeInfo
 from ocisbx.values import show
@@ -55,8 +57,8 @@ def keep_bundle(given: str, plan: Plan, call: Call) -> str:
     """
     plan.commands.check(call.argv)
     container_id = new_id()
-    config = plan.template.fill(
-        container_id=container_id,
+    config = plan.standing_config(
+        container_id,
         root=plan.root_directory or "rootfs",
         argv=call.argv,
         environment=plan.payload_environment(call.environment, call.extra_environment),
@@ -70,7 +72,7 @@ def keep_bundle(given: str, plan: Plan, call: Call) -> str:
         given,
         plan,
         config=config,
-        owner=owner_record(container_id, plan, call),
+        owner=owner_record(container_id, plan, call, ""),
         sandbox=sandbox.to_toml(),
     )
 
@@ -121,24 +123,40 @@ def kept_plan(given: str, like: Plan | None = None) -> Plan:
     for mount in document.get("mounts", ()):
         if "source" in mount and mount.get("type") == "bind":
             mount["source"] = os.path.join(path, mount["source"])
-    text = json.dumps(document, ensure_ascii=False)
-    template = Template((text,), ())
+    cgroup, template = _place(document, always=like is not None and like.cgroup is not None)
     own = ((f"{path}/{COVERS}", ANYWHERE, False), (f"{path}/{INIT_FILE}", INIT_NODE, False))
     if like is not None:
         verified = (*like.verified, *own) if like.verified else ()
         return like._replace(
-            template=template, root_directory=root, share_root=False, verified=verified
+            template=template,
+            cgroup=cgroup,
+            root_directory=root,
+            share_root=False,
+            verified=verified,
         )
-    plan = _bare_plan(path, document, template, root)
+    plan = _bare_plan(path, document, template, root)._replace(cgroup=cgroup)
     if not os.path.isdir(f"{path}/{COVERS}"):
         return plan
     return plan._replace(placeholders=placeholders, verified=(*_granted(document), *own))
 
 
+def _place(document: dict[str, Any], *, always: bool) -> tuple[CgroupPlan | None, Template]:
+    """The limits of the document, which then hold on the cgroup above the container's, and the text
+    without them; with `always` it has such a cgroup without limits too."""
+    linux = document.get("linux", {})
+    resources = linux.pop("resources", {})
+    linux.pop("cgroupsPath", None)
+    if not resources and not always:
+        return None, Template((json.dumps(document, ensure_ascii=False),), ())
+    mark = secrets.token_hex(16)
+    linux["cgroupsPath"] = mark
+    before, _, after = json.dumps(document, ensure_ascii=False).partition(json.dumps(mark))
+    return CgroupPlan(cgroup_files(resources), resources), Template((before, after), ("cgroup",))
+
+
 def _bare_plan(path: str, document: dict[str, Any], template: Template, root: str) -> Plan:
     owner = read_owner(path)
     settings = _settings(path)
-    cgroups_path = document.get("linux", {}).get("cgroupsPath")
     return Plan(
         template=template,
         nodes=(),
@@ -154,7 +172,7 @@ def _bare_plan(path: str, document: dict[str, Any], template: Template, root: st
         runtime_args=tuple(owner.runtime_args),
         cell=_cell(owner),
         sealed=False,
-        cgroup=cgroups_path is not None,
+        cgroup=None,
         environment={},
         inherit=(),
         workdir=document["process"]["cwd"],

@@ -6,10 +6,12 @@ import json
 import secrets
 from typing import TYPE_CHECKING
 
-from ocisbx.plan import Plan, RootNode, Shown, Template
+from ocisbx.cgroup.files import cgroup_files
+from ocisbx.plan import CgroupPlan, Plan, RootNode, Shown, Template
 from ocisbx.quirks import find_quirks
 from ocisbx.result import Enforced, RuntimeInfo
 from ocisbx.specgen.build import build_spec
+from ocisbx.specgen.resources import build_resources
 
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
@@ -25,18 +27,12 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         nodes=tuple(_root_node(node) for node in container.root.nodes),
         root_directory=container.root.directory,
         share_root=_may_share_root(container) and host.uid != 0 and not quirks.writes_root,
-        runtime=RuntimeInfo(
-            requested=container.runtime_requested,
-            name=container.runtime.name,
-            path=container.runtime.path,
-            version=container.runtime.version,
-            platform=container.runtime.platform,
-        ),
+        runtime=_runtime_info(container),
         runtime_args=runtime_args(container),
         cell=container.cell,
         # Ubuntu's AppArmor lets a runtime make user namespaces by its path, which a memfd hides.
         sealed=quirks.sealed_pays and not host.apparmor_restricts_user_namespaces,
-        cgroup=container.cgroup,
+        cgroup=_cgroup(container),
         environment=container.environment.fixed,
         inherit=container.environment.inherit,
         workdir=container.workdir,
@@ -61,6 +57,24 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         max_sandboxes=config.concurrency.cap,
         wait_s=config.concurrency.wait_s,
     )
+
+
+def _runtime_info(container: ContainerConfig) -> RuntimeInfo:
+    return RuntimeInfo(
+        requested=container.runtime_requested,
+        name=container.runtime.name,
+        path=container.runtime.path,
+        version=container.runtime.version,
+        platform=container.runtime.platform,
+    )
+
+
+def _cgroup(container: ContainerConfig) -> CgroupPlan | None:
+    if not container.cgroup:
+        return None
+    resources = build_resources(container.limits)
+    document = {} if resources is None else resources.to_dict()
+    return CgroupPlan(cgroup_files(document), document)
 
 
 def runtime_args(container: ContainerConfig) -> tuple[str, ...]:
@@ -107,15 +121,15 @@ def make_template(container: ContainerConfig) -> Template:
     marks = {
         "args": json.dumps(f"{mark}:args"),
         "env": json.dumps(f"{mark}:env"),
-        "id": f"{mark}:id",
+        "cgroup": json.dumps(f"{mark}:cgroup"),
         "root": json.dumps(f"{mark}:root"),
     }
     spec = build_spec(
         container,
-        container_id=f"{mark}:id",
         root=f"{mark}:root",
         argv=[f"{mark}:args"],
         environment=[f"{mark}:env"],
+        cgroup=f"{mark}:cgroup",
     )
     rest = spec.to_json()
     parts: list[str] = []

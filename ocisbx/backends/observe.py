@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,12 +81,12 @@ def observe_running(plan: Plan, bundle: str, pid: int) -> Observed:
 
 def observe_plan(plan: Plan, extra: Iterable[str] = ()) -> Observed:
     """What a plan would run, by its config.json; `extra`: names of further variables."""
-    text = plan.template.fill(
-        container_id="", root=plan.root_directory or "rootfs", argv=("true",), environment=[]
+    document = plan.standing_config(
+        "", root=plan.root_directory or "rootfs", argv=("true",), environment=[]
     )
     declared = Declared.from_dict(plan.policy())
     bundle = find_places().bundles + "/none"
-    subject = _subject(json.loads(text), bundle, declared, cell_maps_root=plan.cell == "user")
+    subject = _subject(document, bundle, declared, cell_maps_root=plan.cell == "user")
     names = sorted({*plan.environment, *plan.inherit, *extra})
     return Observed(subject._replace(variables=tuple(names)), None, NOT_STARTED)
 

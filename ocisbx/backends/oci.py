@@ -18,10 +18,13 @@ from ocisbx.bundle.covers import shared_covers
 from ocisbx.bundle.directory import INIT_FILE, BundleDirectory
 from ocisbx.bundle.owner import Owner
 from ocisbx.bundle.view import INIT_NODE
-from ocisbx.cgroup.remove import remove_cgroup
+from ocisbx.cgroup.box import Box
+from ocisbx.cgroup.files import controllers_of
+from ocisbx.cgroup.place import settle
 from ocisbx.errors import BundleError, OcisbxError, Unsupported
 from ocisbx.outcome import Reason
 from ocisbx.places import find_places
+from ocisbx.probe.cgroups import look
 from ocisbx.probe.mounted import ANYWHERE, Granted, read_mounts, strange_mounts
 from ocisbx.probe.processes import boot_id, pid_namespace, start_time
 from ocisbx.quirks import find_quirks
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ocisbx.backends.base import Call
-    from ocisbx.plan import Plan
+    from ocisbx.plan import CgroupPlan, Plan
 
 
 # PATH_MAX (limits.h) without its NUL and the slash that runc puts between.
@@ -52,6 +55,7 @@ class OciBackend:
 
         Raises:
             BundleError: the bundle cannot be written (a full disk).
+            CgroupError: its cgroup cannot be made, or does not take a limit.
             RuntimeMissing: the runtime's binary is gone.
             InvalidState: the name is taken.
         """
@@ -60,9 +64,14 @@ class OciBackend:
             bundle = BundleDirectory(f"{find_places().bundles}/{container_id}")
             client = client_for(plan, bundle)
             started = time.monotonic()
+            box = None if plan.cgroup is None else box_for(plan.cgroup, container_id)
             mode = 0o711 if plan.owner is not None else 0o700
-            bundle.create(mode, owner_record(container_id, plan, call))
+            owner = owner_record(container_id, plan, call, "" if box is None else box.path)
+            bundle.create(mode, owner)
             stack.callback(_remove, bundle)
+            if box is not None:
+                stack.callback(_empty, box)
+                box.make(with_inner=client.quirks.enters_cgroup)
             bundle.link(kept_state(client.quirks, plan.template))
             bundle.link(shared_covers() if plan.covers else {})
             stack.enter_context(hold(plan.placeholders))
@@ -71,10 +80,10 @@ class OciBackend:
                 _check_lengths(plan, f"{bundle.path}/{root}" if root[0] != "/" else root)
             bundle.configure(
                 plan.template.fill(
-                    container_id=container_id,
                     root=root,
                     argv=call.argv,
                     environment=plan.payload_environment(call.environment, call.extra_environment),
+                    cgroup="" if box is None else box.inner,
                 )
             )
             if call.name is not None:
@@ -86,9 +95,16 @@ class OciBackend:
             looks = plan.verified and not client.quirks.user_kernel
             inspect = partial(_strange, plan, bundle.path, root) if looks else None
             execution = execution_type(client)(
-                container_id, plan, call, bundle=bundle, client=client, stdio=stdio, inspect=inspect
+                container_id,
+                plan,
+                call,
+                bundle=bundle,
+                client=client,
+                stdio=stdio,
+                box=box,
+                inspect=inspect,
             )
-            stack.callback(_delete, client, container_id, plan, call)
+            stack.callback(_delete, client, container_id, call)
             stack.callback(execution.close)
             execution.clock.started = started
             execution.clock.bundle_made = time.monotonic()
@@ -124,7 +140,16 @@ def client_for(plan: Plan, bundle: BundleDirectory) -> RuntimeClient:
     )
 
 
-def owner_record(container_id: str, plan: Plan, call: Call) -> Owner:
+def box_for(held: CgroupPlan, container_id: str) -> Box:
+    """The container's cgroup, not made yet.
+
+    Raises:
+        CgroupError: there is no place for one.
+    """
+    return Box(settle(look(), controllers_of(held.files)), container_id, held.files)
+
+
+def owner_record(container_id: str, plan: Plan, call: Call, cgroup: str) -> Owner:
     pid = os.getpid()
     return Owner(
         id=container_id,
@@ -141,7 +166,7 @@ def owner_record(container_id: str, plan: Plan, call: Call) -> Owner:
         runtime_version=plan.runtime.version,
         runtime_args=list(plan.runtime_args),
         cell=plan.cell,
-        cgroup=plan.cgroup,
+        cgroup=cgroup,
         policy=plan.policy(),
     )
 
@@ -175,14 +200,21 @@ def _strange(plan: Plan, bundle: str, root: str, pid: int) -> str:
     return f"{show(found[0].root)} came to be mounted at {show(found[0].point)}"
 
 
-def _delete(client: RuntimeClient, container_id: str, plan: Plan, call: Call) -> None:
+def _delete(client: RuntimeClient, container_id: str, call: Call) -> None:
     """A runtime that ended by itself has deleted its state; one that was killed has not."""
     if call.on_step is not None:
         call.on_step(Step.DELETING)
     if client.knows(container_id):
         client.delete(container_id, force=True)
-    if plan.cgroup:
-        remove_cgroup(container_id)
+
+
+def _empty(box: Box) -> None:
+    if not box.remove():
+        raise OcisbxError(
+            f"the cgroup {box.path} cannot be removed",
+            why="something in it cannot be killed, or somebody else made it theirs",
+            remedy="`ocisbx gc` tries again",
+        )
 
 
 def _remove(bundle: BundleDirectory) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from ocisbx.backends.base import Step
 from ocisbx.backends.execution import OciExecution
 from ocisbx.errors import InvalidState
-from ocisbx.result import ResourceUsage
 
 if TYPE_CHECKING:
     from ocisbx.init.protocol import Target
@@ -40,6 +39,7 @@ class UnreportedExecution(OciExecution):
                     2: stdio.stdout if stdio.stderr is None else stdio.stderr,
                 },
                 socket=None,
+                cgroup=self._entered,
             )
         finally:
             os.close(null)
@@ -47,16 +47,12 @@ class UnreportedExecution(OciExecution):
         self._retry_at: float | None = None
         # Whether the payload runs yet cannot be seen; its time counts from here.
         self._ready = self._started = True
+        self.clock.payload_started = time.monotonic()
         limit_s = self._plan.timeout_s
         self._timeout_at = None if limit_s is None else time.monotonic() + limit_s
         stdio.release()
         for step in (Step.RUNTIME_STARTED, Step.CREATED, Step.RUNNING):
             self._tell(step)
-
-    def usage(self) -> ResourceUsage:
-        """The wall clock is all that is measured."""
-        ended = self.clock.runtime_ended
-        return ResourceUsage(wall_s=ended - self.clock.bundle_made if ended else None)
 
     def _send(self, number: int, target: Target) -> None:
         assert self._child is not None

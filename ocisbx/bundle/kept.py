@@ -62,7 +62,9 @@ def new_directory(given: str, mode: int) -> tuple[str, bool]:
     return path, True
 
 
-def write_kept(given: str, plan: Plan, *, config: str, owner: Owner, sandbox: str) -> str:
+def write_kept(
+    given: str, plan: Plan, *, config: dict[str, Any], owner: Owner, sandbox: str
+) -> str:
     """Write a whole kept bundle, or nothing; returns its absolute path.
 
     Raises:
@@ -79,7 +81,7 @@ def write_kept(given: str, plan: Plan, *, config: str, owner: Owner, sandbox: st
         if plan.covers:
             os.mkdir(f"{path}/{COVERS}", 0o755)
             make_covers(f"{path}/{COVERS}")
-        pretty = json.dumps(json.loads(config), ensure_ascii=False, indent=2) + "\n"
+        pretty = json.dumps(config, ensure_ascii=False, indent=2) + "\n"
         for name, text in (
             (CONFIG_FILE, pretty),
             (SANDBOX_FILE, sandbox),

@@ -36,7 +36,8 @@ class Owner(NamedTuple):
     runtime_version: str
     runtime_args: list[str]
     cell: str
-    cgroup: bool
+    # The directory of its cgroup; empty: it has none of its own.
+    cgroup: str
     # Plan.policy().
     policy: dict[str, Any]
 
@@ -90,7 +91,7 @@ def _check_types(owner: Owner) -> None:
     fields: dict[str, Any] = owner._asdict()
     numbers = {"pid", "start_time", "pid_namespace"}
     lists = fields["command"], fields["runtime_args"]
-    texts = fields.keys() - numbers - {"cgroup", "command", "name", "policy", "runtime_args"}
+    texts = fields.keys() - numbers - {"command", "name", "policy", "runtime_args"}
     sound = all(type(fields[name]) is int for name in numbers)
     sound = sound and all(isinstance(fields[name], str) for name in texts)
     sound = sound and isinstance(fields["name"], str | None)

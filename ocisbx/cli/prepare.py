@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from ocisbx.capabilities import apply_capabilities
 from ocisbx.cli.notes import notes
 from ocisbx.cli.output import put_json, say
 from ocisbx.cli.run import config_path
-from ocisbx.cli.run_options import FIELDS, RELATIVE
+from ocisbx.cli.run_options import DEVICE_LIMITS, FIELDS, RELATIVE
 from ocisbx.config import SandboxConfig
 from ocisbx.container.resolve import resolve
 from ocisbx.documents import read_file
@@ -25,7 +24,7 @@ from ocisbx.errors import ConfigError
 from ocisbx.host import Host
 from ocisbx.mounts import TmpfsValue, parse_mount, parse_tmpfs
 from ocisbx.places import find_places
-from ocisbx.values import parse_ulimit, show
+from ocisbx.values import parse_device_limit, parse_ulimit, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,6 +80,12 @@ def _add_lists(fields: dict[str, Any], options: Mapping[str, Any], base: Sandbox
         fields["allow_degraded"] = [*base.allow_degraded, *options["allow-degraded"]]
     if "ulimit" in options:
         fields["limits.rlimits"] = dict(map(parse_ulimit, options["ulimit"]))
+    devices: dict[str, dict[str, str]] = {}
+    for key, field in DEVICE_LIMITS.items():
+        for device, limit in map(parse_device_limit, options.get(key, ())):
+            devices.setdefault(device, {})[field] = limit
+    if devices:
+        fields["limits.io"] = devices
     changes = [f"-{name}" for name in options.get("cap-drop", ())]
     changes += [f"+{name}" for name in options.get("cap-add", ())]
     if changes:
@@ -106,13 +111,11 @@ def dry_run(options: Mapping[str, Any], argv: tuple[str, ...], extra: dict[str, 
         plan = lower(config, resolve(config, host), host)
     plan.commands.check(argv)
     container_id = new_id()
-    document = json.loads(
-        plan.template.fill(
-            container_id=container_id,
-            root=plan.root_directory or "rootfs",
-            argv=argv,
-            environment=plan.payload_environment(os.environ, extra),
-        )
+    document = plan.standing_config(
+        container_id,
+        root=plan.root_directory or "rootfs",
+        argv=argv,
+        environment=plan.payload_environment(os.environ, extra),
     )
     if "posture" in options:
         from ocisbx.cli.posture import say_plan  # noqa: PLC0415 -- for --posture only

@@ -17,6 +17,14 @@ def _flag(names: str, text: str = "") -> Option:
     return Option(tuple(names.split()), "flag", "", text)
 
 
+# docker's options for one disk each: the field of [limits.io] that they set.
+DEVICE_LIMITS: dict[str, str] = {
+    "device-read-bps": "read_bps",
+    "device-write-bps": "write_bps",
+    "device-read-iops": "read_iops",
+    "device-write-iops": "write_iops",
+}
+
 # What decides the plan; the keys are those of Option.key.
 CONTAINER: tuple[Option, ...] = (
     _one("--config", "FILE"),
@@ -33,7 +41,9 @@ CONTAINER: tuple[Option, ...] = (
     _one("-m --memory", "SIZE"),
     _one("--memory-swap", "SIZE"),
     _one("--cpus", "N"),
+    _one("--cpuset-cpus", "LIST"),
     _one("--pids-limit", "N"),
+    *(_many(f"--{name}", "DEVICE:RATE") for name in DEVICE_LIMITS),
     _many("--ulimit", "NAME=SOFT[:HARD]"),
     _one("--timeout", "SECONDS"),
     _one("--grace", "SECONDS"),
@@ -88,6 +98,7 @@ FIELDS: dict[str, str] = {
     "memory": "limits.memory_bytes",
     "memory-swap": "limits.swap_bytes",
     "cpus": "limits.cpus",
+    "cpuset-cpus": "limits.cpuset",
     "pids-limit": "limits.pids",
     "max-output": "capture.max_bytes",
     "on-output-limit": "capture.on_limit",
@@ -126,7 +137,9 @@ directory only.
   -e, --env K[=V]             K alone: your value; --env-file FILE
   --network none|host         default none; balanced and yolo have host
   -m, --memory SIZE           --memory-swap SIZE, --cpus N, --pids-limit N
-  --ulimit NAME=SOFT[:HARD]   getrlimit(2)
+  --device-read-bps DISK:RATE --device-write-bps, --device-read-iops,
+                              --device-write-iops
+  --ulimit NAME=SOFT[:HARD]   getrlimit(2); --cpuset-cpus LIST: ocisbx-limits(7)
   --timeout SECONDS           then TERM, and KILL after --grace SECONDS (2)
   --max-output BYTES          a stream (64M); --on-output-limit truncate|kill
   --max-sandboxes N           of yours at once; --wait SECONDS for a turn

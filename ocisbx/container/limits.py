@@ -1,4 +1,4 @@
-"""Limits: the caller's demands and a preset's wishes, against what this host can hold."""
+"""What is refused and what is declared; and the limits of each process (getrlimit(2))."""
 
 from __future__ import annotations
 
@@ -6,49 +6,18 @@ import resource
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ocisbx.container.model import EnforcementEntry, Limits
+from ocisbx.container.model import EnforcementEntry
 from ocisbx.errors import ConfigError, Unsupported
 from ocisbx.result import EnforcementState
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ocisbx.host import Cgroups, Host
-
-# The names of `enforcement` for each field of [limits] that a cgroup has to hold.
-CGROUP_LIMITS: dict[str, str] = {
-    "memory_bytes": "memory",
-    "swap_bytes": "swap",
-    "cpus": "cpus",
-    "cpu_weight": "cpus",
-    "pids": "pids",
-    "io": "io",
-}
-
-UNIFY = "boot with systemd.unified_cgroup_hierarchy=1"
-
-# Why a rootless cgroup limit does not hold, and what to type: one row for each hierarchy.
-CGROUP_REASONS: dict[str, tuple[str, str]] = {
-    "hybrid": (
-        "this host has hybrid cgroups: their controllers cannot be delegated to an ordinary user",
-        f"{UNIFY}, or go on without it: --allow-degraded {{name}}",
-    ),
-    "v1": (
-        "this host has cgroup v1, which cannot be delegated to an ordinary user",
-        f"{UNIFY}, or go on without it: --allow-degraded {{name}}",
-    ),
-    "none": (
-        "no cgroup file system is mounted here",
-        "mount cgroup2 on /sys/fs/cgroup, or go on without it: --allow-degraded {name}",
-    ),
-    "unified": (
-        "this version of ocisbx does not place containers in cgroups yet",
-        "go on without it: --allow-degraded {name}",
-    ),
-}
+    from ocisbx.host import Host
 
 NO_LIMIT = resource.RLIM_INFINITY
 NPROC = "RLIMIT_NPROC"
+FSIZE = "RLIMIT_FSIZE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +44,10 @@ def refuse_or_declare(
     )
 
 
-def cgroup_limits(
-    asked: dict[str, Asked], cgroups: Cgroups, allow_degraded: Collection[str]
-) -> tuple[Limits, dict[str, EnforcementEntry]]:
-    """What the cgroup will hold (nothing is written that nobody enforces), and what is said."""
-    why, remedy = CGROUP_REASONS[cgroups.hierarchy]
-    entries = {
-        CGROUP_LIMITS[field]: refuse_or_declare(
-            CGROUP_LIMITS[field],
-            wish,
-            why,
-            remedy.format(name=CGROUP_LIMITS[field]),
-            allow_degraded,
-        )
-        for field, wish in asked.items()
-    }
-    return Limits(), entries
-
-
 def bound_processes(
     wished: dict[str, tuple[int, int]], pids: int | None, host: Host
 ) -> dict[str, tuple[int, int]]:
-    """With a wish for RLIMIT_NPROC: as many as `pids`, where no cgroup may hold them.
+    """With a wish for RLIMIT_NPROC: as many as `pids`, which no cgroup holds.
 
     Since Linux 5.14 processes are counted for each uid of each user namespace (getrlimit(2),
     kernel commit 21d1c5e386bc), so a container has this number to itself. Before, all processes
@@ -130,11 +81,14 @@ def choose_rlimits(
         rows[name] = (_cut(soft, ceiling), _cut(hard, ceiling))
     if not rows:
         return {}, None
+    words = ["setrlimit(2)", "a preset's wish is cut to your own hard limit"]
+    if FSIZE in rows:
+        words.append("fsize bounds each file: what all of them take of a disk has no bound")
     entry = EnforcementEntry(
         requested=_shown(wished | demanded),
         actual=_shown(rows),
         state=EnforcementState.ENFORCED,
-        how="setrlimit(2); a preset's wish is cut to your own hard limit",
+        how="; ".join(words),
     )
     return rows, entry
 

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from ocisbx.commands import CommandPolicy
-from ocisbx.host import RuntimeBinary
+from ocisbx.host import RuntimeBinary, WeightFile
 from ocisbx.placeholder import Placeholder
 from ocisbx.result import EnforcementState
 
@@ -103,14 +103,36 @@ class Confinement(Resolved):
     writable_paths: tuple[str, ...] | None = None
 
 
+class IoLimit(Resolved):
+    """What one disk (MAJOR:MINOR) may do each second, and its share; None: not limited.
+
+    `weight_file`: which of the kernel's two takes the share, "" without one.
+    """
+
+    device: str
+    read_bps: int | None = None
+    write_bps: int | None = None
+    read_iops: int | None = None
+    write_iops: int | None = None
+    weight: int | None = None
+    weight_file: WeightFile = ""
+
+
 class Limits(Resolved):
-    """What the container's cgroup has to hold; None: not limited."""
+    """What the container's cgroup has to hold; None: not limited.
+
+    `swap_bytes` is memory and swap together, as in the runtime-spec; -1: no limit.
+    """
 
     memory_bytes: int | None = None
+    oom_group: bool = False
+    memory_high_bytes: int | None = None
     swap_bytes: int | None = None
     cpus: float | None = None
     cpu_weight: int | None = None
+    cpuset: str | None = None
     pids: int | None = None
+    io: tuple[IoLimit, ...] = ()
 
 
 class Capture(Resolved):

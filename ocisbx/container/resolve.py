@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ocisbx.capabilities import apply_capabilities
 from ocisbx.container import identity, limits, view
+from ocisbx.container.cgroup_limits import cgroup_limits
 from ocisbx.container.files import choose_files
 from ocisbx.container.landlock import confine_writing
-from ocisbx.container.limits import Asked
 from ocisbx.container.merge import (
     command_policy,
     given,
@@ -30,12 +30,13 @@ from ocisbx.container.select import select_runtime
 from ocisbx.errors import Unsupported
 from ocisbx.quirks import find_quirks
 from ocisbx.result import EnforcementState
-from ocisbx.values import UNLIMITED
 
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.container.files import Files
+    from ocisbx.container.identity import Cell
     from ocisbx.host import Host, RuntimeBinary
+    from ocisbx.quirks import Quirks
 
 DEFAULT_GRACE_S = 2.0
 DEFAULT_MAX_OUTPUT_BYTES = 64 << 20
@@ -76,8 +77,9 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
     )
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
-    confinement, entries = _confine(config, merged, host, runtime, files)
-    held, limited = _hold_limits(config, merged, host)
+    held, limited = cgroup_limits(config.limits, merged.limits, host, quirks, merged.allow_degraded)
+    unheld = merged.limits.pids if held.pids is None else None
+    confinement, entries = _confine(config, merged, host, runtime, files, unheld)
     entries |= limited | _plain_entries(merged, read_only_root=read_only_root) | files.enforcement
     entries |= {"user_namespace": who_entry, "kernel": kernel_entry(wanted, runtime)}
     return ContainerConfig(
@@ -100,12 +102,23 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         runtime=runtime,
         runtime_requested=",".join(merged.runtime.names or ("auto",)),
         cell=cell,
-        cgroup=host.uid == 0 and host.cgroups.delegated and quirks.root_cgroup,
+        cgroup=_has_cgroup(host, quirks, cell, held),
         annotations=dict(merged.annotations),
         host_side=files.host_side,
         enforcement=dict(sorted(entries.items())),
         warnings=warnings,
     )
+
+
+def _has_cgroup(host: Host, quirks: Quirks, cell: Cell, held: Limits) -> bool:
+    """Whether the container gets a cgroup of its own. Without a limit it is for accounting and for
+    the end of all that runs in it, for which no scope is asked of systemd."""
+    if host.cgroups.way == "none":
+        return False
+    # On a hybrid hierarchy a runtime looks at version 1, unless a cell hides it.
+    if host.cgroups.hierarchy == "hybrid" and cell == "none" and not quirks.enters_cgroup:
+        return False
+    return host.cgroups.way != "scope" or held != Limits()
 
 
 def _is_host(rootfs: str | None) -> bool:
@@ -132,10 +145,11 @@ def _confine(
     host: Host,
     runtime: RuntimeBinary,
     files: Files,
+    unheld_pids: int | None,
 ) -> tuple[Confinement, dict[str, EnforcementEntry]]:
     level, isolation = level_of(merged), merged.isolation
     quirks = find_quirks(runtime.name, runtime.version)
-    wished = limits.bound_processes(dict(merged.limits.rlimits), merged.limits.pids, host)
+    wished = limits.bound_processes(dict(merged.limits.rlimits), unheld_pids, host)
     rlimits, rlimit_entry = limits.choose_rlimits(wished, dict(config.limits.rlimits), host)
     asked = isolation.capabilities
     base, changes = ((), level.capabilities) if asked is None else (level.capabilities, asked)
@@ -164,23 +178,6 @@ def _confine(
     if rlimit_entry is not None:
         entries["rlimits"] = rlimit_entry
     return confinement, entries
-
-
-def _asked_limits(config: SandboxConfig, merged: SandboxConfig) -> dict[str, Asked]:
-    asked = {}
-    for field in limits.CGROUP_LIMITS:
-        value = getattr(merged.limits, field)
-        if value is not None and value not in ({}, UNLIMITED):
-            mine = getattr(config.limits, field)
-            asked[field] = Asked(value, demanded=mine is not None and mine != {})
-    return asked
-
-
-def _hold_limits(
-    config: SandboxConfig, merged: SandboxConfig, host: Host
-) -> tuple[Limits, dict[str, EnforcementEntry]]:
-    asked = _asked_limits(config, merged)
-    return limits.cgroup_limits(asked, host.cgroups, merged.allow_degraded)
 
 
 def _plain_entries(merged: SandboxConfig, *, read_only_root: bool) -> dict[str, EnforcementEntry]:

@@ -81,7 +81,7 @@ def collect(tell: Tell = lambda _: None) -> Evidence:
     programs = program_trouble()
     return Evidence(
         host=host,
-        system=read_system(host.cgroups.own),
+        system=read_system(),
         trials=trials,
         enforcement={
             trial.runtime.path: trier.plan(trial.runtime, trial.runtime.platform).enforcement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ocisbx.doctor.cgroups import is_wsl
+from ocisbx.container.scenes import is_wsl
 from ocisbx.doctor.finding import Finding, Severity
 from ocisbx.doctor.install import install, install_newuidmap, sudo
 from ocisbx.result import EnforcementState
@@ -258,7 +258,7 @@ FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         "wsl2",
-        is_wsl,
+        lambda seen: is_wsl(seen.host),
         Severity.INFORMS,
         "Linux {kernel} is WSL's kernel",
         "drives of Windows (/mnt/c) show neither owners nor modes inside",

@@ -14,7 +14,7 @@ from ocisbx.container.select import candidates, objection
 from ocisbx.doctor.examine import program_trouble, try_all
 from ocisbx.errors import OcisbxError
 from ocisbx.oci.features import Features
-from ocisbx.probe.system import read_system, try_user_namespace
+from ocisbx.probe.system import try_user_namespace
 from ocisbx.quirks import Quirks, find_quirks, lacks
 from ocisbx.runtime.client import RuntimeClient
 
@@ -69,7 +69,6 @@ def describe_order(name: str, host: Host) -> list[dict[str, str]]:
 
 def describe_host(host: Host) -> dict[str, Any]:
     """The facts that decide what a sandbox can be here."""
-    system = read_system(host.cgroups.own)
     trouble = program_trouble()
     return {
         "kernel": host.kernel,
@@ -77,8 +76,9 @@ def describe_host(host: Host) -> dict[str, Any]:
         "uid": host.uid,
         "cgroups": host.cgroups.hierarchy,
         "own_cgroup": host.cgroups.own,
-        "cgroup_delegated": host.cgroups.delegated,
-        "cgroup_controllers": list(system.controllers),
+        "cgroup_way": host.cgroups.way,
+        "cgroup_parent": host.cgroups.parent or "none",
+        "cgroup_controllers": list(host.cgroups.controllers),
         "cgroup_kill": host.kernel_at_least(5, 14),
         "user_namespaces": trouble or try_user_namespace() or "yes",
         "max_user_namespaces": host.max_user_namespaces,

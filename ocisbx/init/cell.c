@@ -1,12 +1,14 @@
 /* ocisbx-cell: starts a runtime in private namespaces, so that nothing of the host is altered.
  *
- *     ocisbx-cell [-u | -j PID] [-m] [-k] -- /ABS/RUNTIME [ARG...]
+ *     ocisbx-cell [-u | -j PID] [-m] [-g DIR] [-k] -- /ABS/RUNTIME [ARG...]
  *
  * -u  a new user namespace in which the caller's ids are 0
  * -j  the user namespace in which the container of process PID was made: a runtime enters a
  *     container only from there, the new one of another cell has no rights over it
- * -m  new mount and cgroup namespaces: every mount private, cgroup2 over /sys/fs/cgroup. Stock
- *     crun refuses hybrid hierarchies and looks nowhere else.
+ * -m  a new mount namespace: every mount private, cgroup2 over /sys/fs/cgroup. Stock crun refuses
+ *     hybrid hierarchies and looks nowhere else. Where cgroup2 is mounted nowhere, it is mounted
+ *     anew, in a new cgroup namespace (the kernel asks for one of our own).
+ * -g  the cgroup (its directory) to go into before all else.
  * -k  descriptor 3 is kept too; all above 2 (3) are marked close-on-exec, not closed, so that a
  *     runtime named /proc/self/fd/N can still be executed.
  */
@@ -24,6 +26,7 @@ struct options {
 	int mount;
 	int keep;
 	const char *joined;
+	const char *cgroup;
 	char **argv;
 };
 
@@ -42,7 +45,7 @@ static long check(const char *step, long result)
 
 static struct options parse(char **argv)
 {
-	static const char usage[] = "usage: ocisbx-cell [-u | -j PID] [-m] [-k] -- /ABS/RUNTIME [ARG...]";
+	static const char usage[] = "usage: ocisbx-cell [-u | -j PID] [-m] [-g DIR] [-k] -- /ABS/RUNTIME [ARG...]";
 	struct options options = { .user = 0 };
 
 	for (argv++; *argv; argv++) {
@@ -57,6 +60,11 @@ static struct options parse(char **argv)
 		case 'j':
 			options.joined = *++argv;
 			if (!options.joined || !*options.joined)
+				fail(usage, 0);
+			break;
+		case 'g':
+			options.cgroup = *++argv;
+			if (!options.cgroup || !*options.cgroup)
 				fail(usage, 0);
 			break;
 		case '-':
@@ -113,9 +121,24 @@ static void join_parent_of(const char *pid)
 	SYS1(close, own);
 }
 
+static void enter_cgroup(const char *directory)
+{
+	long parent = check(directory, SYS4(openat, AT_FDCWD, directory,
+					    O_RDONLY | O_CLOEXEC, 0));
+	long fd = check("cgroup.procs",
+			SYS4(openat, parent, "cgroup.procs", O_WRONLY | O_CLOEXEC, 0));
+
+	check("entering the cgroup", SYS3(write, fd, "0", 1));
+	SYS1(close, fd);
+	SYS1(close, parent);
+}
+
 static void arrange_mounts(void)
 {
 	check("mounts private", SYS5(mount, 0, "/", 0, MS_REC | MS_PRIVATE, 0));
+	if (SYS5(mount, "/sys/fs/cgroup/unified", "/sys/fs/cgroup", 0, MS_BIND, 0) == 0)
+		return;
+	check("a cgroup namespace", SYS1(unshare, CLONE_NEWCGROUP));
 	check("cgroup2 on /sys/fs/cgroup",
 	      SYS5(mount, "cgroup2", "/sys/fs/cgroup", "cgroup2",
 		   MS_NOSUID | MS_NODEV | MS_NOEXEC, 0));
@@ -126,9 +149,11 @@ int program(int argc, char **argv, char **envp)
 	struct options options = parse(argv);
 	unsigned int uid = (unsigned int)SYS0(geteuid), gid = (unsigned int)SYS0(getegid);
 	unsigned int flags = (options.user ? CLONE_NEWUSER : 0) |
-			     (options.mount ? CLONE_NEWNS | CLONE_NEWCGROUP : 0);
+			     (options.mount ? CLONE_NEWNS : 0);
 
 	(void)argc;
+	if (options.cgroup)
+		enter_cgroup(options.cgroup);
 	if (options.joined)
 		join_parent_of(options.joined);
 	check("namespaces", SYS1(unshare, flags));

@@ -147,6 +147,7 @@
 #define MS_NODEV 4
 #define MS_NOEXEC 8
 #define MS_REC 0x4000
+#define MS_BIND 0x1000
 #define MS_PRIVATE 0x40000
 
 #define SOL_SOCKET 1

@@ -300,7 +300,8 @@ def read_interfaces(path: str) -> tuple[str, ...] | None:
 def read_cgroup_limits(
     own: str | None, driver: str | None, roots: Iterable[str] = CGROUP_ROOTS
 ) -> dict[str, float | None] | None:
-    """From two /proc/PID/cgroup texts: what is set on the container's own cgroup of version 2.
+    """From two /proc/PID/cgroup texts: what is set on the container's own cgroup of version 2, and
+    on those above it that it does not share with the driver: of all, the least.
 
     Where it shares the driver's, nothing is set for it alone. None where controllers are in
     hierarchies of version 1 (cgroups(7): lines that name them), of which nothing is read.
@@ -310,11 +311,23 @@ def read_cgroup_limits(
     mine, theirs = (_unified_path(text) for text in (own, driver))
     if mine is None or mine == theirs:
         return {}
-    directory = next((root + mine for root in roots if os.path.isdir(root + mine)), None)
-    if directory is None:
+    root = next((root for root in roots if os.path.isdir(root + mine)), None)
+    if root is None:
         return None
-    texts = {name: read_text(f"{directory}/{file}") for name, file in CGROUP_FILES.items()}
-    return {name: _cgroup_number(text) for name, text in texts.items() if text}
+    found: dict[str, float | None] = {}
+    for path in _unshared(mine, theirs or "/"):
+        for name, file in CGROUP_FILES.items():
+            if text := read_text(f"{root}{path}/{file}"):
+                numbers = (found.get(name), _cgroup_number(text))
+                found[name] = min((one for one in numbers if one is not None), default=None)
+    return found
+
+
+def _unshared(path: str, other: str) -> list[str]:
+    """`path` and those above it that are not above `other` too."""
+    parts = path.split("/")
+    above = ("/".join(parts[:count]) for count in range(len(parts), 1, -1))
+    return [one for one in above if not f"{other}/".startswith(f"{one}/")]
 
 
 def _unified_path(text: str) -> str | None:

@@ -16,10 +16,12 @@ from ocisbx.errors import ConfigError
 from ocisbx.host import Cgroups, Entry, Host, IdRange, PathFact
 from ocisbx.mounts import parse_workspace
 from ocisbx.places import find_places
-from ocisbx.probe import paths, policy
+from ocisbx.probe import limits, paths, policy
+from ocisbx.probe.cgroups import controllers_of, look, user_buses
 from ocisbx.probe.processes import oom_score_adj
 from ocisbx.probe.programs import find_program
 from ocisbx.probe.runtimes import find_runtimes
+from ocisbx.probe.system import container_mark, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 TEXT_LIMIT_BYTES = 1 << 20
 
 APPARMOR_RESTRICTS = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
-CGROUP_ROOT = "/sys/fs/cgroup"
 # File systems that take idmapped mounts, with the first kernel that does (mount_setattr(2)).
 IDMAP_FILESYSTEMS: dict[str, tuple[int, int]] = {
     "ext4": (5, 12),
@@ -60,6 +61,8 @@ def gather(config: SandboxConfig) -> Host:
     places = find_places()
     uid = os.geteuid()
     release = platform.release()
+    own_cgroups = cgroups()
+    own_directory = f"{own_cgroups.mount}{own_cgroups.own}".rstrip("/")
     return Host(
         machine=platform.machine(),
         kernel=release,
@@ -80,7 +83,10 @@ def gather(config: SandboxConfig) -> Host:
         idmap_ready=uid == 0 and _all_idmappable(facts, allowed, release),
         time_namespaces=os.path.exists("/proc/self/ns/time"),
         oom_score_adj=oom_score_adj(),
-        cgroups=cgroups(),
+        cgroups=own_cgroups,
+        cpus=limits.usable_cpus(own_directory),
+        swap_accounting=limits.swap_accounting(own_directory),
+        disks={key: limits.find_disk(key) for key in config.limits.io},
         rlimits=_rlimits(),
         runtimes=runtimes,
         own_directories=tuple(map(os.path.realpath, (places.runtime, places.cache, places.state))),
@@ -247,29 +253,18 @@ def own_ids(path: str) -> tuple[IdRange, ...]:
     return tuple(IdRange(start=int(row[0]), count=int(row[2])) for row in rows)
 
 
-def cgroups(root: str = CGROUP_ROOT, own: str = "/proc/self/cgroup") -> Cgroups:
-    """The hierarchy mounted at `root`, and our own place in it (cgroups(7), /proc/PID/cgroup)."""
-    if os.path.exists(f"{root}/cgroup.controllers"):
-        kind, mount = "unified", root
-    elif os.path.exists(f"{root}/unified/cgroup.controllers"):
-        kind, mount = "hybrid", f"{root}/unified"
-    elif os.path.isdir(f"{root}/memory") or os.path.isdir(f"{root}/pids"):
-        return Cgroups(hierarchy="v1")
-    else:
-        return Cgroups(hierarchy="none")
-    path = _own_cgroup(own)
-    mine = f"{mount}{path}".rstrip("/")
-    delegated = os.access(mine, os.W_OK) and os.access(f"{mine}/cgroup.procs", os.W_OK)
-    return Cgroups.model_validate({"hierarchy": kind, "own": path, "delegated": delegated})
-
-
-def _own_cgroup(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return "/"
-    return next((line[3:] for line in lines if line.startswith("0::")), "/")
+def cgroups(root: str = "/") -> Cgroups:
+    """Our place in the hierarchy, and what surrounds it."""
+    site = look(root)
+    container = container_mark(root)
+    return Cgroups(
+        **site._asdict(),
+        offered=controllers_of(site.mount),
+        read_only=bool(site.mount) and read_only(site.mount),
+        systemd=os.path.isdir(f"{root.rstrip('/')}/run/systemd/system"),
+        user_bus=next(user_buses(os.geteuid(), root), ""),
+        container="" if container is None else container[0],
+    )
 
 
 def _rlimits() -> dict[str, tuple[int, int]]:

@@ -39,10 +39,6 @@ class System:
     selinux_enforcing: bool = False
     # The engine whose mark was found, and the mark's path.
     container: tuple[str, str] | None = None
-    user_bus: bool = False
-    # Controllers and write access of our own cgroup v2 directory.
-    controllers: tuple[str, ...] = ()
-    cgroup_read_only: bool = False
     xdg_runtime_dir: str = ""
     # Why XDG_RUNTIME_DIR cannot be used; empty: it can, or is not set.
     xdg_trouble: str = ""
@@ -51,29 +47,16 @@ class System:
     helper_troubles: tuple[str, ...] = ()
 
 
-def read_system(cgroup: str, root: str = "/") -> System:
-    """Read all of it; `cgroup` is our path in the v2 hierarchy (`Host.cgroups.own`)."""
+def read_system(root: str = "/") -> System:
+    """Read all of it."""
     base = root.rstrip("/")
     given = os.environ.get("XDG_RUNTIME_DIR", "")
-    v2 = next(
-        (
-            f"{base}/sys/fs/cgroup{sub}"
-            for sub in ("", "/unified")
-            if os.path.exists(f"{base}/sys/fs/cgroup{sub}/cgroup.controllers")
-        ),
-        None,
-    )
-    own = "" if v2 is None else f"{v2}{cgroup}".rstrip("/")
-    marks = [(name, f"/{mark}") for mark, name in CONTAINER_MARKS.items() if _is(f"{base}/{mark}")]
     return System(
         distributions=distributions(f"{base}/etc/os-release"),
         unprivileged_userns_clone=number(f"{base}/proc/sys/kernel/unprivileged_userns_clone"),
         yama_scope=number(f"{base}/proc/sys/kernel/yama/ptrace_scope"),
         selinux_enforcing=number(f"{base}/sys/fs/selinux/enforce") == 1,
-        container=next(iter(marks), None),
-        user_bus=bool(given) and os.path.exists(f"{given}/bus"),
-        controllers=tuple(_text(f"{own}/cgroup.controllers").split()) if own else (),
-        cgroup_read_only=bool(v2) and read_only(v2 or ""),
+        container=container_mark(root),
         xdg_runtime_dir=given,
         xdg_trouble=directory_trouble(given, os.geteuid()) if given else "",
         runtime_place=find_places().runtime,
@@ -83,6 +66,13 @@ def read_system(cgroup: str, root: str = "/") -> System:
             if path is not None and (trouble := helper_trouble(path, base))
         ),
     )
+
+
+def container_mark(root: str = "/") -> tuple[str, str] | None:
+    """The engine whose container this is, and the path that tells it."""
+    base = root.rstrip("/")
+    marks = ((name, f"/{mark}") for mark, name in CONTAINER_MARKS.items())
+    return next(((name, path) for name, path in marks if os.path.lexists(base + path)), None)
 
 
 def helper_trouble(path: str, base: str = "") -> str:
@@ -170,10 +160,6 @@ def try_user_namespace() -> str:
     if done.status.ok:
         return ""
     return done.stderr.decode(errors="replace").strip() or str(done.status)
-
-
-def _is(path: str) -> bool:
-    return os.path.lexists(path)
 
 
 def _text(path: str) -> str:

@@ -61,9 +61,16 @@ class RuntimeClient(NamedTuple):
         return self.argv("run", *handed, "--bundle", bundle, container_id)
 
     def spawn_run(
-        self, container_id: str, bundle: str, *, stdio: Mapping[int, int], socket: int | None
+        self,
+        container_id: str,
+        bundle: str,
+        *,
+        stdio: Mapping[int, int],
+        socket: int | None,
+        cgroup: str | None = None,
     ) -> command.Child:
-        """Start `run`; `stdio` and `socket` are our descriptors for the runtime.
+        """Start `run`; `stdio` and `socket` are our descriptors for the runtime, `cgroup` is the
+        directory of the one that it shall run in itself.
 
         Raises:
             RuntimeMissing: the binary is gone or cannot be executed.
@@ -77,11 +84,12 @@ class RuntimeClient(NamedTuple):
             if self.sealed and (copy := sealed_copy(self.path)) is not None:
                 descriptors[SEALED_FD] = copy
                 executable = f"/proc/self/fd/{SEALED_FD}"
-            if self.cell == "none":
+            if self.cell == "none" and cgroup is None:
                 return command.spawn(argv, descriptors=descriptors, executable=executable)
             # execve names the file, argv[0] the runtime: the cell has only the first.
-            kept = ("-k",) if socket is not None else ()
-            cell = [cell_path(), *CELL_ARGS[self.cell], *kept, "--", executable, *argv[1:]]
+            options = [*CELL_ARGS.get(self.cell, ()), *(("-k",) if socket is not None else ())]
+            options += [] if cgroup is None else ["-g", cgroup]
+            cell = [cell_path(), *options, "--", executable, *argv[1:]]
             return command.spawn(cell, descriptors=descriptors)
         except OSError as error:
             raise RuntimeMissing(

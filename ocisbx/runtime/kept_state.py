@@ -72,6 +72,6 @@ def forget_kept_state() -> None:
 def _profile_digest(template: Template) -> str:
     """crun's own key covers its version, libseccomp's, the kernel's and most of the profile, but
     no rule's errnoRet: profiles that differ share nothing here."""
-    text = template.fill(container_id="", root="", argv=("",), environment=[""])
+    text = template.fill(root="", argv=("",), environment=[""])
     profile = json.loads(text).get("linux", {}).get("seccomp")
     return digest([json.dumps(profile).encode()])[:16]

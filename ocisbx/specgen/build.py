@@ -26,12 +26,13 @@ OPTIONAL_NAMESPACES: tuple[NamespaceType, ...] = ("network", "time")
 def build_spec(
     container: ContainerConfig,
     *,
-    container_id: str,
     root: str,
     argv: list[str],
     environment: list[str],
+    cgroup: str = "",
 ) -> Spec:
-    """The whole config.json of one call.
+    """The whole config.json of one call, but for its limits (see `build_resources`); `cgroup` is
+    linux.cgroupsPath, where the container has one.
 
     Raises:
         ConfigError: a seccomp profile that cannot be used.
@@ -42,7 +43,7 @@ def build_spec(
         root=Root(path=root, readonly=container.root.read_only),
         hostname=container.hostname,
         mounts=build_mounts(container),
-        linux=_linux(container, container_id),
+        linux=_linux(container, cgroup),
         annotations=container.annotations or None,
     )
     return spec.model_copy(update={"oci_version": lowest_version(spec)})
@@ -70,7 +71,7 @@ def _process(container: ContainerConfig, argv: list[str], environment: list[str]
     )
 
 
-def _linux(container: ContainerConfig, container_id: str) -> Linux:
+def _linux(container: ContainerConfig, cgroup: str) -> Linux:
     confinement = container.confinement
     asked = {"time": confinement.time_namespace, "network": container.network == "none"}
     namespaces = NAMESPACES + tuple(name for name in OPTIONAL_NAMESPACES if asked[name])
@@ -78,7 +79,7 @@ def _linux(container: ContainerConfig, container_id: str) -> Linux:
         namespaces=tuple(Namespace(type=name) for name in namespaces),
         uid_mappings=id_mappings(container.identity.uid_map),
         gid_mappings=id_mappings(container.identity.gid_map),
-        cgroups_path=f"/ocisbx-{container_id}" if container.cgroup else None,
+        cgroups_path=cgroup if container.cgroup else None,
         rootfs_propagation="private",
         seccomp=_seccomp(container),
         masked_paths=confinement.masked_paths,

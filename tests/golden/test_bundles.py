@@ -16,7 +16,6 @@ from ocisbx.result import EnforcementState
 from ocisbx.specgen.build import build_spec
 from tests.unit.oci.shared_spec import validator
 from tools.example_bundles import (
-    CONTAINER_ID,
     FOLDER,
     MADE_ROOT,
     compile_example,
@@ -95,14 +94,18 @@ def test_a_filled_template_is_the_spec_itself(name: str) -> None:
     """What the hot path splices is what the models build."""
     example = read_example(name)
     plan = compile_example(example)
+    root = plan.root_directory or MADE_ROOT
+    argv = list(example.argv)
+    environment = plan.payload_environment(example.environment)
     spec = build_spec(
         resolve(example.config, example.host),
-        container_id=CONTAINER_ID,
-        root=plan.root_directory or MADE_ROOT,
-        argv=list(example.argv),
-        environment=plan.payload_environment(example.environment),
+        root=root,
+        argv=argv,
+        environment=environment,
+        cgroup="/a/place",
     )
-    assert spec.to_dict() == json.loads(stored(name))
+    text = plan.template.fill(root=root, argv=argv, environment=environment, cgroup="/a/place")
+    assert spec.to_dict() == json.loads(text)
 
 
 @pytest.mark.parametrize("name", CASES)

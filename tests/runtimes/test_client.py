@@ -10,7 +10,7 @@ import pytest
 
 from ocisbx.backends.base import Call
 from ocisbx.backends.compile import compile_plan
-from ocisbx.backends.oci import client_for, new_id, owner_record
+from ocisbx.backends.oci import box_for, client_for, new_id, owner_record
 from ocisbx.bundle.directory import BundleDirectory
 from ocisbx.config import SandboxConfig
 from ocisbx.errors import InvalidState, RuntimeMissing
@@ -36,18 +36,22 @@ def made(
     container_id = new_id()
     call = Call(argv=("sleep", "60"), environment=os.environ)
     bundle = BundleDirectory(f"{find_places().bundles}/{container_id}")
-    bundle.create(0o700, owner_record(container_id, plan, call))
+    box = None if plan.cgroup is None else box_for(plan.cgroup, container_id)
+    bundle.create(0o700, owner_record(container_id, plan, call, "" if box is None else box.path))
+    if box is not None:
+        box.make(with_inner=False)
     bundle.configure(
         plan.template.fill(
-            container_id=container_id,
             root=bundle.make_root(plan),
             argv=call.argv,
             environment=plan.payload_environment(call.environment),
+            cgroup="" if box is None else box.inner,
         )
     )
     client = client_for(plan, bundle)
     yield client, container_id, bundle.path
     client.delete(container_id, force=True)
+    assert box is None or box.remove()
     bundle.remove()
 
 

@@ -275,9 +275,9 @@ def test_features_tell_the_platform_and_why_not_the_one_before(report: dict[str,
 
 
 KEYS = {
-    "host": "apparmor_restricts_user_namespaces cgroup_controllers cgroup_delegated cgroup_kill "
-    "cgroups kernel machine max_user_namespaces newuidmap own_cgroup recursive_read_only "
-    "subordinate_gids subordinate_uids uid user_namespaces",
+    "host": "apparmor_restricts_user_namespaces cgroup_controllers cgroup_kill cgroup_parent "
+    "cgroup_way cgroups kernel machine max_user_namespaces newuidmap own_cgroup "
+    "recursive_read_only subordinate_gids subordinate_uids uid user_namespaces",
     "runtimes": "enforcement features features_missing ignores lacks name passed_over path "
     "platform quirks usable version wall_ms why_not",
     "auto": "path reason",

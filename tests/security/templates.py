@@ -14,17 +14,16 @@ if TYPE_CHECKING:
     from ocisbx.plan import Plan
 
 MARKS = {slot: f"@@{slot}@@" for slot in SLOTS}
-# A mark is a JSON string of its own, but for the id, which stands within one.
-CUT = re.compile("|".join(m if slot == "id" else f'"{m}"' for slot, m in MARKS.items()))
+CUT = re.compile("|".join(f'"{mark}"' for mark in MARKS.values()))
 
 
 def rewritten(plan: Plan, change: Callable[[dict[str, Any]], None]) -> Plan:
     """The plan with `change` made to its config.json; the slots may be moved, or taken out."""
     text = plan.template.fill(
-        container_id=MARKS["id"],
         root=MARKS["root"],
         argv=[MARKS["args"]],
         environment=[MARKS["env"]],
+        cgroup=MARKS["cgroup"],
     )
     document = json.loads(text)
     change(document)

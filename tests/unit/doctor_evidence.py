@@ -25,6 +25,18 @@ RUNSC = RuntimeBinary(
 )
 OLD_RUNSC = RUNSC.model_copy(update={"version": "0.0~20221219.0", "platform": "ptrace"})
 IDS = (IdRange(start=100000, count=65536),)
+MANAGER = "/user.slice/user-1000.slice/user@1000.service"
+DELEGATED = Cgroups(
+    hierarchy="unified",
+    mount="/sys/fs/cgroup",
+    own=f"{MANAGER}/app.slice/x.scope",
+    way="sibling",
+    parent=f"{MANAGER}/app.slice",
+    controllers=("cpu", "memory", "pids"),
+    offered=("cpu", "cpuset", "io", "memory", "pids"),
+    systemd=True,
+    user_bus="/run/user/1000/bus",
+)
 INSIDE = {
     "cap_eff": 0,
     "no_new_privs": True,
@@ -62,7 +74,7 @@ def host(*runtimes: RuntimeBinary, **fields: Any) -> Host:
         "newgidmap": "/usr/bin/newgidmap",
         "subordinate_uids": IDS,
         "subordinate_gids": IDS,
-        "cgroups": Cgroups(hierarchy="unified", own="/user.slice/x", delegated=True),
+        "cgroups": DELEGATED,
         "runtimes": runtimes or (CRUN,),
         **fields,
     }
@@ -71,8 +83,6 @@ def host(*runtimes: RuntimeBinary, **fields: Any) -> Host:
 
 SYSTEM = System(
     distributions=("debian",),
-    user_bus=True,
-    controllers=("cpu", "memory", "pids"),
     xdg_runtime_dir="/run/user/1000",
     runtime_place="/run/user/1000/ocisbx",
 )

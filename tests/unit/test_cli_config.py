@@ -40,6 +40,22 @@ def build(*arguments: str) -> SandboxConfig:
             ["-m", "512M", "--memory-swap", "1g", "--cpus", "0.5", "--pids-limit", "9"],
             {"limits": {"memory_bytes": 512 << 20, "swap_bytes": 1 << 30, "cpus": 0.5, "pids": 9}},
         ),
+        (["--cpuset-cpus", "3,0-1"], {"limits": {"cpuset": "0-1,3"}}),
+        (
+            [
+                *("--device-read-bps", "/dev/sda:1mb", "--device-write-bps", "8:0:5k"),
+                *("--device-read-iops", "/dev/sda:7", "--device-write-iops=/a:b:8"),
+            ],
+            {
+                "limits": {
+                    "io": {
+                        "/a:b": {"write_iops": 8},
+                        "/dev/sda": {"read_bps": 1 << 20, "read_iops": 7},
+                        "8:0": {"write_bps": 5120},
+                    }
+                }
+            },
+        ),
         (["--ulimit", "nofile=5:6"], {"limits": {"rlimits": {"RLIMIT_NOFILE": [5, 6]}}}),
         (["--timeout", "1.5", "--grace", "0"], {"timeout_s": 1.5, "grace_s": 0.0}),
         (
@@ -119,9 +135,26 @@ def test_the_environment_names_file_and_runtime(
     assert build("--runtime", "auto").runtime.names == ("auto",)
 
 
+def test_limits_of_disks_are_added_to_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "sandbox.toml"
+    path.write_text('[limits.io."8:0"]\nread_bps = 5\n[limits.io."/srv"]\nweight = 9\n')
+    config = build("--config", str(path), "--device-write-bps", "8:0:6")
+    assert config.said()["limits"] == {
+        "io": {"/srv": {"weight": 9}, "8:0": {"read_bps": 5, "write_bps": 6}}
+    }
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        *(["--device-read-bps", text] for text in ("8:0", "sda:1M", "/dev/sda", "/dev/sda:", ":5")),
+        ["--device-read-bps", "/dev/sda:0"],
+        ["--device-read-iops", "/dev/sda:1k"],
+        ["--cpuset-cpus", "3-1"],
+        ["--cpus", "nan"],
+        ["-m", "0"],
+        ["-m", "512X"],
+        ["--pids-limit", "0"],
         ["--preset", "nope"],
         ["--config", "/nonexistent.toml"],
         ["-v", "relative"],

@@ -13,7 +13,7 @@ from ocisbx.config import SandboxConfig
 from ocisbx.config_errors import field_paths
 from ocisbx.errors import ConfigError
 from ocisbx.presets import PRESETS
-from ocisbx.values import RLIMITS
+from ocisbx.values import RLIMITS, show_cpuset
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 LEAVES = (
@@ -85,6 +85,7 @@ def table(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
     return st.fixed_dictionaries({}, optional=fields)
 
 
+IO = table(read_bps=SIZE, write_iops=st.integers(1, (1 << 32) - 1), weight=st.integers(1, 10_000))
 VOLUME = st.fixed_dictionaries(
     {"source": PATH}, optional={"target": PATH, "read_only": st.booleans()}
 )
@@ -108,13 +109,18 @@ VALID = table(
         st.from_regex(r"label\.[a-z]{1,9}", fullmatch=True), TEXT.filter(str.isprintable)
     ),
     commands=table(allow=st.lists(COMMAND, max_size=2), deny=st.lists(COMMAND, max_size=2)),
+    concurrency=table(
+        max=st.integers(1, 1 << 22) | st.just("unlimited"), wait_s=st.floats(0, 1e6)
+    ),
     env=table(inherit=st.lists(NAME), set=st.dictionaries(NAME, TEXT), unset=st.lists(NAME)),
     limits=table(
         memory_bytes=LIMIT,
         cpus=st.floats(0.01, 64) | st.just("unlimited"),
         cpu_weight=st.integers(1, 10_000),
+        cpuset=st.sets(st.integers(0, 8191), min_size=1).map(show_cpuset),
+        memory_high_bytes=LIMIT,
         pids=st.integers(1, 1 << 20) | st.just("unlimited"),
-        io=st.dictionaries(PATH | st.just("8:0"), table(read_bps=SIZE, write_iops=SIZE)),
+        io=st.dictionaries(PATH | st.just("8:0"), IO.filter(bool)),
         rlimits=st.dictionaries(st.sampled_from(list(RLIMITS)), RLIMIT),
     ),
     capture=table(

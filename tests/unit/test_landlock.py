@@ -38,7 +38,7 @@ def resolved(abi: int | None = 7, texts: dict[str, str] | None = None, **fields:
 
 
 def args(container: ContainerConfig) -> tuple[str, ...]:
-    spec = build_spec(container, container_id="x", root="/r", argv=["true"], environment=["A=1"])
+    spec = build_spec(container, root="/r", argv=["true"], environment=["A=1"])
     assert spec.process is not None
     return spec.process.args or ()
 

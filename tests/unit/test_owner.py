@@ -22,7 +22,7 @@ def owner(**changes: object) -> Owner:
         "pid_namespace": pid_namespace(), "boot_id": boot_id(), "command": ["true"],
         "created_at": "2026-01-01T00:00:00.000+00:00",
         "workdir": "/", "runtime_name": "runc", "runtime_path": "/usr/sbin/runc",
-        "runtime_version": "1.1.5", "runtime_args": [], "cell": "none", "cgroup": None,
+        "runtime_version": "1.1.5", "runtime_args": [], "cell": "none", "cgroup": "",
         "policy": {},
     }  # fmt: skip
     return Owner(**(document | changes))  # type: ignore[arg-type]

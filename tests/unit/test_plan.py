@@ -31,7 +31,7 @@ WORDS = st.lists(TEXT | SLOT_LIKE, min_size=1, max_size=5)
 
 @given(argv=WORDS, environment=WORDS, root=TEXT)
 def test_values_arrive_as_they_are(argv: list[str], environment: list[str], root: str) -> None:
-    text = PLAN.template.fill(container_id="0123", root=root, argv=argv, environment=environment)
+    text = PLAN.template.fill(root=root, argv=argv, environment=environment)
     config = json.loads(text)
     init, *rules = config["process"]["args"][: -len(argv)]
     paths = CONTAINER.confinement.writable_paths or ()
@@ -43,12 +43,8 @@ def test_values_arrive_as_they_are(argv: list[str], environment: list[str], root
 
 @given(argv=WORDS, environment=WORDS)
 def test_nothing_else_changes(argv: list[str], environment: list[str]) -> None:
-    plain = json.loads(
-        PLAN.template.fill(container_id="a", root="r", argv=["x"], environment=["y"])
-    )
-    other = json.loads(
-        PLAN.template.fill(container_id="a", root="r", argv=argv, environment=environment)
-    )
+    plain = json.loads(PLAN.template.fill(root="r", argv=["x"], environment=["y"]))
+    other = json.loads(PLAN.template.fill(root="r", argv=argv, environment=environment))
     for document in (plain, other):
         del document["process"]["args"], document["process"]["env"]
     assert plain == other
@@ -63,8 +59,8 @@ def test_every_template_has_its_own_marks() -> None:
 
 
 def test_slots_may_repeat() -> None:
-    template = Template(("<", "|", ">"), ("id", "id"))
-    assert template.fill(container_id="x", root="r", argv=["a"], environment=["e"]) == "<x|x>"
+    template = Template(("<", "|", ">"), ("cgroup", "cgroup"))
+    assert template.fill(root="r", argv=["a"], environment=["e"], cgroup="/x") == '<"/x"|"/x">'
 
 
 def test_plans_survive_the_disk() -> None:

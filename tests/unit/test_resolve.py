@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ocisbx.config import SandboxConfig
+from ocisbx.container.cgroup_limits import CGROUP_REASONS
 from ocisbx.container.identity import choose_identity
 from ocisbx.container.layout import Layout
-from ocisbx.container.limits import CGROUP_REASONS, choose_rlimits
+from ocisbx.container.limits import choose_rlimits
 from ocisbx.container.model import Bind, Node, Tmpfs
 from ocisbx.container.paths import (
     KERNEL_TREES,

@@ -275,15 +275,6 @@ def test_a_slot_that_is_none(directory: Path, make: object, why: str) -> None:
     assert not target.exists() or target.read_text() == "precious"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of somebody else's")
-def test_a_slot_of_somebody_else(directory: Path) -> None:
-    (directory / "0").touch()
-    os.chown(directory / "0", 12345, 12345)
-    with pytest.raises(OcisbxError, match="is not a file that you own") as caught:
-        hold_slot(NOW).__enter__()
-    assert "owner 12345" in caught.value.why
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 @pytest.mark.parametrize(("mode", "what"), [(0o500, "cannot be made"), (0o300, "cannot be read")])
 def test_a_directory_without_rights(directory: Path, mode: int, what: str) -> None:
