@@ -27,7 +27,7 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         nodes=tuple(_root_node(node) for node in container.root.nodes),
         root_directory=container.root.directory,
         share_root=_may_share_root(container) and host.uid != 0 and not quirks.writes_root,
-        runtime=_runtime(container),
+        runtime=_runtime_info(container),
         runtime_args=runtime_args(container),
         cell=container.cell,
         # Ubuntu's AppArmor lets a runtime make user namespaces by its path, which a memfd hides.
@@ -59,7 +59,7 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
     )
 
 
-def _runtime(container: ContainerConfig) -> RuntimeInfo:
+def _runtime_info(container: ContainerConfig) -> RuntimeInfo:
     return RuntimeInfo(
         requested=container.runtime_requested,
         name=container.runtime.name,
