@@ -109,9 +109,7 @@ VALID = table(
         st.from_regex(r"label\.[a-z]{1,9}", fullmatch=True), TEXT.filter(str.isprintable)
     ),
     commands=table(allow=st.lists(COMMAND, max_size=2), deny=st.lists(COMMAND, max_size=2)),
-    concurrency=table(
-        max=st.integers(1, 1 << 22) | st.just("unlimited"), wait_s=st.floats(0, 1e6)
-    ),
+    concurrency=table(max=st.integers(1, 1 << 22) | st.just("unlimited"), wait_s=st.floats(0, 1e6)),
     env=table(inherit=st.lists(NAME), set=st.dictionaries(NAME, TEXT), unset=st.lists(NAME)),
     limits=table(
         memory_bytes=LIMIT,
