@@ -22,7 +22,8 @@ from ocisbx.audit import redact
 from ocisbx.bundle.owner import read_owner
 from ocisbx.errors import BundleError, ConfigError, InvalidState, OcisbxError
 from ocisbx.places import ensure, find_places
-from ocisbx.values import UNLIMITED, parse_sandboxes, show
+from ocisbx.quantities import UNLIMITED, parse_sandboxes
+from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

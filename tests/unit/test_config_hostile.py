@@ -13,7 +13,7 @@ from ocisbx.config import SandboxConfig
 from ocisbx.config_errors import field_paths
 from ocisbx.errors import ConfigError
 from ocisbx.presets import PRESETS
-from ocisbx.values import RLIMITS, show_cpuset
+from ocisbx.quantities import RLIMITS, show_cpuset
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 LEAVES = (
