@@ -28,8 +28,8 @@ class Rates(NamedTuple):
 class LiveUsage(NamedTuple):
     """One sandbox at one moment: totals of its whole cgroup, with what its runtime used there.
 
-    `at_s` is the time of day (time(2)); `rates` are unknown for a sandbox that the sample before did
-    not have.
+    `at_s` is the time of day (time(2)); `rates` are unknown for a sandbox that the sample before
+    did not have.
     """
 
     at_s: float

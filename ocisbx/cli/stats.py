@@ -15,7 +15,7 @@ from ocisbx.cli.options import Option, Syntax, parse, wants_help
 from ocisbx.cli.output import STDOUT, inert_json, printable, put
 from ocisbx.errors import ConfigError
 from ocisbx.posture.rows import size
-from ocisbx.values import parse_seconds
+from ocisbx.quantities import parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
