@@ -221,7 +221,7 @@ Grace = Annotated[
 ]
 Size = Annotated[int, _parsed(quantities.parse_size), _either(*_SIZE)]
 Memory = Annotated[int, _parsed(quantities.parse_memory), WithJsonSchema(_LIMIT)]
-Swap = Annotated[int, _parsed(quantities.parse_size_limit), WithJsonSchema(_LIMIT)]
+Swap = Annotated[int, _parsed(quantities.parse_swap), WithJsonSchema(_LIMIT)]
 Cpus = Annotated[
     float,
     _parsed(quantities.parse_cpus),
