@@ -381,8 +381,8 @@ def test_a_hostile_slot_is_a_clear_error(box: Box) -> None:
     slot.unlink()
 
 
-# In namespaces of one's own: a directory with room for its directories and one file, which is there;
-# and a slot that belongs to somebody else.
+# In namespaces of one's own: a file system without room for a slot, and a slot that belongs to
+# somebody else.
 FULL = """
 mount -t tmpfs -o size=16k,nr_inodes=4,mode=711 none /mnt
 mkdir -m 711 /mnt/ocisbx /mnt/ocisbx/slots
