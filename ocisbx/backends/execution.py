@@ -161,13 +161,7 @@ class OciExecution:
         """What the payload and all that it started used, as far as it was measured."""
         runtime = None if self._child is None else self._child.status
         used = None if self.box is None else self.box.used()
-        return measured(self._exited, runtime, used, self._wall_s())
-
-    def _wall_s(self) -> float | None:
-        """From the payload's start to the container's end, or to now."""
-        if not self.clock.payload_started:
-            return None
-        return (self.clock.runtime_ended or time.monotonic()) - self.clock.payload_started
+        return measured(self._exited, runtime, used, self.clock.payload_s())
 
     def close(self) -> None:
         """End what still runs, take the container away, free every descriptor; idempotent."""
