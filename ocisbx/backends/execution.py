@@ -20,7 +20,6 @@ from ocisbx.backends.wishes import Wishes
 from ocisbx.cgroup.box import INNER
 from ocisbx.init import protocol
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
-from ocisbx.probe.speed import slowness
 from ocisbx.runtime.log import error_words
 
 if TYPE_CHECKING:
@@ -245,6 +244,8 @@ class OciExecution:
 
     def _patience_s(self) -> float:
         """How long the runtime may take to start the container, on this machine."""
+        from ocisbx.probe.speed import slowness  # noqa: PLC0415 -- for a runtime that is late only
+
         given = self._call.start_timeout_s
         return START_TIMEOUT_S * slowness() if given is None else given
 
