@@ -26,7 +26,8 @@ HEAVY = frozenset({
     "tempfile", "tomllib", "traceback", "typer", "unittest", "urllib",
 })  # fmt: skip
 OURS = frozenset({
-    "audit", "backends", "backends.base", "backends.channel", "backends.endings", "backends.execution", "backends.gc",
+    "audit", "backends", "backends.base", "backends.channel", "backends.endings",
+    "backends.execution", "backends.gc",
     "backends.names", "backends.oci", "backends.placeholders", "backends.stdio",
     "backends.wishes", "bundle",
     "bundle.covers", "bundle.directory", "bundle.owner", "bundle.view", "calls", "capture",
