@@ -190,7 +190,7 @@ def _absent_cpus(field: str, value: object, usable: str) -> ConfigError | None:
     else:
         if not isinstance(value, float) or value <= len(there):
             return None
-        what = f"{value:g} is more than the {len(there)} processors that there are"
+        what = f"{value:g} is more processors than there are, which is {len(there)}"
         remedy = f"ask for 0.01 to {len(there)}"
     return ConfigError(f"limits.{field}: {what}", remedy=remedy)
 
@@ -199,7 +199,7 @@ def _absent_disk(merged: LimitsTable, host: Host) -> ConfigError | None:
     for key in merged.io:
         if trouble := host.disks[key].trouble:
             return ConfigError(
-                f"limits.io.{show(key)}: no disk is known by this name",
+                f"limits.io.{show(key)} is no disk",
                 why=trouble,
                 remedy="give MAJOR:MINOR of a disk: `lsblk --nodeps` lists them",
             )
