@@ -111,6 +111,11 @@ def own_cgroup(mount: str, root: str = "/") -> str:
     return seen if seen and os.path.isdir(mount + seen) else ""
 
 
+def cgroup_of(pid: int) -> str | None:
+    """The cgroup of a process, counted as ours is; None: it has ended."""
+    return unified_path(read_text(f"/proc/{pid}/cgroup"))
+
+
 def unified_path(text: str) -> str | None:
     """The path in a /proc/PID/cgroup text's line of version 2; None: there is none."""
     return next((line[3:] for line in text.split("\n") if line.startswith("0::/")), None)
