@@ -12,7 +12,7 @@ from ocisbx.audit import write_audit
 from ocisbx.backends.gc import sweep
 from ocisbx.backends.oci import OciBackend
 from ocisbx.cgroup.box import WITHDRAWN, limit_name
-from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed
+from ocisbx.errors import CgroupError, InvalidState, OcisbxError, RuntimeFailed
 from ocisbx.outcome import Failure
 from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
@@ -59,8 +59,8 @@ def run_plan(
 ) -> RunResult:
     """Run one call of a plan to its end; `hold` is shown the execution once it has started.
 
-    When the runtime failed before the payload ran, `renewal` gives another plan, once; and when the
-    plan came to be out of date while it waited for its turn.
+    `renewal` gives another plan where this one aged while it waited for its turn, and once where
+    the runtime failed before the payload ran.
 
     Raises:
         PolicyDenied: `[commands]` does not let it run.
@@ -69,9 +69,8 @@ def run_plan(
     """
     plan.commands.check(call.argv)
     with _turn(plan, waiting or Waiting()) as slot:
-        if slot is not None and slot.waited and renewal is not None and not plan.holds():
-            plan = renewal.compile()
-            renewal.keep(plan)
+        if slot is not None and slot.waited:
+            plan = _still_true(plan, renewal)
         sweep()
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         try:
@@ -105,6 +104,17 @@ def _turn(plan: Plan, waiting: Waiting) -> AbstractContextManager[Slot | None]:
 
     cap = find_cap(plan.max_sandboxes, plan.wait_s)
     return contextlib.nullcontext() if cap is None else hold_slot(cap, *waiting)
+
+
+def _still_true(plan: Plan, renewal: Renewal | None) -> Plan:
+    """The plan after a wait, or a new one: what has to be protected may have come meanwhile."""
+    if plan.holds():
+        return plan
+    if renewal is None:
+        raise InvalidState("the host changed while this waited for its turn", remedy="run it again")
+    second = renewal.compile()
+    renewal.keep(second)
+    return second
 
 
 def _launch(

@@ -20,7 +20,7 @@ from ocisbx import documents, fields
 from ocisbx.config_errors import config_error
 from ocisbx.errors import ConfigError
 from ocisbx.presets import DEFAULT_PRESET
-from ocisbx.values import UNLIMITED
+from ocisbx.quantities import UNLIMITED
 
 
 class _Table(BaseModel):

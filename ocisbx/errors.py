@@ -53,7 +53,7 @@ class OcisbxError(Exception):
         """One screen for a person: `ocisbx: WHAT: WHY`, then the remedy on lines of its own."""
         lines = [f"ocisbx: {self}"]
         if self.remedy:
-            lines += [f"  remedy: {self.remedy}"]
+            lines += ["  remedy: " + self.remedy.replace("\n", "\n          ")]
         return "\n".join(lines)
 
 

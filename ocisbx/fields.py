@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from ocisbx import capabilities, commands, mounts, values
+from ocisbx import capabilities, commands, mounts, quantities, values
 from ocisbx.documents import FrozenDict
 from ocisbx.errors import ConfigError
 from ocisbx.presets import PRESETS
@@ -121,7 +121,7 @@ def _tmpfs(value: object) -> object:
 
 
 def _tmpfs_size(value: object) -> int | None:
-    return None if value in (None, "default") else values.parse_size(value, minimum=1)
+    return None if value in (None, "default") else quantities.parse_size(value, minimum=1)
 
 
 def _rlimits(value: object) -> object:
@@ -129,12 +129,12 @@ def _rlimits(value: object) -> object:
         return value
     limits: dict[str, tuple[int, int]] = {}
     for key, ends in value.items():
-        name = values.check_rlimit_name(key)
+        name = quantities.check_rlimit_name(key)
         pair = ends if isinstance(ends, (list, tuple)) else (ends,)
         if name in limits or len(pair) not in {1, 2}:
             expected = "expected one limit for each resource: soft, or [soft, hard]"
             raise values.refusal(value, "a table of limits", expected)
-        limits[name] = values.parse_rlimit(name, *pair)
+        limits[name] = quantities.parse_rlimit(name, *pair)
     return limits
 
 
@@ -211,45 +211,47 @@ HostName = Annotated[str, _parsed(values.check_hostname)]
 UserIds = Annotated[str, _parsed(_user), _either(_TEXT, {"type": "integer", "minimum": 0})]
 Seconds = Annotated[
     float,
-    _parsed(values.parse_seconds),
+    _parsed(quantities.parse_seconds),
     _either({"type": "number", "exclusiveMinimum": 0}, _NUMBER),
 ]
 Grace = Annotated[
     float,
-    _parsed(lambda value: values.parse_seconds(value, zero=True)),
+    _parsed(lambda value: quantities.parse_seconds(value, zero=True)),
     _either({"type": "number", "minimum": 0}, _NUMBER),
 ]
-Size = Annotated[int, _parsed(values.parse_size), _either(*_SIZE)]
-Memory = Annotated[int, _parsed(values.parse_memory), WithJsonSchema(_LIMIT)]
-Swap = Annotated[int, _parsed(values.parse_size_limit), WithJsonSchema(_LIMIT)]
+Size = Annotated[int, _parsed(quantities.parse_size), _either(*_SIZE)]
+Memory = Annotated[int, _parsed(quantities.parse_memory), WithJsonSchema(_LIMIT)]
+Swap = Annotated[int, _parsed(quantities.parse_swap), WithJsonSchema(_LIMIT)]
 Cpus = Annotated[
     float,
-    _parsed(values.parse_cpus),
+    _parsed(quantities.parse_cpus),
     _either({"type": "number", "exclusiveMinimum": 0}, _NUMBER, _UNLIMITED),
 ]
 Weight = Annotated[
     int,
-    _parsed(values.parse_weight),
-    _either({"type": "integer", "minimum": 1, "maximum": values.MAX_WEIGHT}, _INTEGER),
+    _parsed(quantities.parse_weight),
+    _either({"type": "integer", "minimum": 1, "maximum": quantities.MAX_WEIGHT}, _INTEGER),
 ]
 Cpuset = Annotated[
     str,
-    _parsed(values.parse_cpuset),
+    _parsed(quantities.parse_cpuset),
     WithJsonSchema({"type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"}),
 ]
 Pids = Annotated[
     int,
-    _parsed(values.parse_pids),
+    _parsed(quantities.parse_pids),
     _either({"type": "integer", "minimum": 1}, _INTEGER, _UNLIMITED),
 ]
 Sandboxes = Annotated[
     int,
-    _parsed(values.parse_sandboxes),
-    _either({"type": "integer", "minimum": 1}, _NUMBER, _UNLIMITED),
+    _parsed(quantities.parse_sandboxes),
+    _either({"type": "integer", "minimum": 1}, _INTEGER, _UNLIMITED),
 ]
-Rate = Annotated[int, _parsed(lambda value: values.parse_size(value, minimum=1)), _either(*_SIZE)]
+Rate = Annotated[
+    int, _parsed(lambda value: quantities.parse_size(value, minimum=1)), _either(*_SIZE)
+]
 Operations = Annotated[
-    int, _parsed(values.parse_iops), _either({"type": "integer", "minimum": 1}, _INTEGER)
+    int, _parsed(quantities.parse_iops), _either({"type": "integer", "minimum": 1}, _INTEGER)
 ]
 EnvName = Annotated[str, _parsed(values.check_env_name)]
 IoKey = Annotated[str, _parsed(_io_key)]

@@ -11,7 +11,8 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.errors import ConfigError
-from ocisbx.values import check_path, check_text, did_you_mean, parse_size, refusal
+from ocisbx.quantities import parse_size
+from ocisbx.values import check_path, check_text, did_you_mean, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,8 @@ from ocisbx.audit import redact
 from ocisbx.bundle.owner import read_owner
 from ocisbx.errors import BundleError, ConfigError, InvalidState, OcisbxError
 from ocisbx.places import ensure, find_places
-from ocisbx.values import UNLIMITED, parse_sandboxes, show
+from ocisbx.quantities import UNLIMITED, parse_sandboxes
+from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +37,11 @@ CAP_VARIABLE = "OCISBX_MAX_SANDBOXES"
 # A slot that comes free is seen after half of it. No longer pauses for who has waited longer: those
 # who come later would overtake it.
 FIRST_PAUSE_S = 0.005
-LONGEST_PAUSE_S = 0.05
+PAUSE_S = 0.05
+# Hundreds of threads that wait look together no more often than this, as far as one of them does
+# not sleep past its turn for it.
+EACH_PAUSE_S = 0.001
+LONGEST_PAUSE_S = 0.5
 # Silence up to then.
 TELL_AFTER_S = 2.0
 # The directory's lock is held for microseconds, unless its holder was stopped just then.
@@ -48,6 +53,9 @@ FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 ID_BYTES = 64
 SHOWN_HOLDERS = 3
+
+
+_waiting: set[object] = set()
 
 
 class Cap(NamedTuple):
@@ -112,9 +120,24 @@ def hold_slot(cap: Cap, pause: Pause = time.sleep, tell: Tell | None = None) -> 
 
 
 def _wait(directory: str, cap: Cap, pause: Pause, tell: Tell | None) -> Slot:
+    slot = take(directory, cap.most, pause)
+    if slot is not None:
+        return slot
+    me = object()
+    _waiting.add(me)
+    try:
+        slot = _look_again(directory, cap, pause, tell)
+    finally:
+        _waiting.discard(me)
+    slot.waited = True
+    return slot
+
+
+def _look_again(directory: str, cap: Cap, pause: Pause, tell: Tell | None) -> Slot:
     started = time.monotonic()
     pause_s = FIRST_PAUSE_S
-    while (slot := take(directory, cap.most, pause)) is None:
+    slot = None
+    while slot is None:
         waited_s = time.monotonic() - started
         left_s = LONGEST_PAUSE_S if cap.wait_s is None else cap.wait_s - waited_s
         if left_s <= 0:
@@ -124,9 +147,10 @@ def _wait(directory: str, cap: Cap, pause: Pause, tell: Tell | None) -> Slot:
             tell = None
         # From half of it to one and a half: those who wait do not all look at once.
         jitter = 0.5 + os.urandom(1)[0] / 256
-        pause(min(pause_s * jitter, left_s))
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-    slot.waited = pause_s > FIRST_PAUSE_S
+        crowd_s = min(EACH_PAUSE_S * len(_waiting), LONGEST_PAUSE_S)
+        pause(min(max(pause_s, crowd_s) * jitter, left_s))
+        pause_s = min(2 * pause_s, PAUSE_S)
+        slot = take(directory, cap.most, pause)
     return slot
 
 
@@ -136,7 +160,12 @@ def take(directory: str, most: int, pause: Pause = time.sleep) -> Slot | None:
     Raises:
         OcisbxError: a slot cannot be used, or the directory's lock does not come free.
     """
-    gate = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        gate = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except PermissionError as error:
+        remedy = f"chmod 700 {shlex.quote(directory)}"
+        what = f"{directory} cannot be read"
+        raise OcisbxError(what, why=error.strerror or "", remedy=remedy) from error
     try:
         _enter(gate, directory, pause)
         try:

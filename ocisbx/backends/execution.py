@@ -7,23 +7,23 @@ something else meanwhile runs it in a thread.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
 import time
 from typing import TYPE_CHECKING
 
-from ocisbx.backends.base import Clock, Step
+from ocisbx.backends.base import START_TIMEOUT_S, Clock, Step
+from ocisbx.backends.channel import InitChannel
 from ocisbx.backends.endings import SETTLE_S, Escalation, Ways, measured
 from ocisbx.backends.wishes import Wishes
 from ocisbx.cgroup.box import INNER
 from ocisbx.init import protocol
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
+from ocisbx.probe.speed import slowness
 from ocisbx.runtime.log import error_words
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from ocisbx.backends.base import Call
@@ -61,8 +61,6 @@ class OciExecution:
         self.box = box
         self._inspect = inspect
         self.clock = Clock(started=time.monotonic())
-        # Process 1 of the container, as we number it; 0 before it is there, and where none is told.
-        self.init_pid = 0
         self.bundle_path = bundle.path
         self.stdio = stdio
         self._plan = plan
@@ -75,15 +73,13 @@ class OciExecution:
         # What the runtime prints: in memory, since it is nearly always nothing.
         self._printed = os.memfd_create("runtime", os.MFD_CLOEXEC)
         self._wishes = Wishes()
-        self._socket: socket.socket | None = None
+        self._init = InitChannel()
         self._child: Child | None = None
-        self._init = -1
         self._ready = False
         self._started = False
-        # Signals for a payload that has not been started yet: it gets them as soon as it is.
-        self._held: list[tuple[int, protocol.Target]] = []
         self._report: End | StartFailure | None = None
         self._exited: protocol.Exited | None = None
+        self._start_timeout_s = call.start_timeout_s or START_TIMEOUT_S
         self._timeout_at: float | None = None
         self._cleanup_at: float | None = None
         # Why it was given up before the payload ran.
@@ -98,9 +94,7 @@ class OciExecution:
         Raises:
             RuntimeMissing: its binary cannot be started.
         """
-        ours, theirs = protocol.report_socketpair()
-        self._socket = ours
-        ours.settimeout(0)
+        theirs = self._init.connect()
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:
             self._child = self._client.spawn_run(
@@ -113,7 +107,7 @@ class OciExecution:
         finally:
             theirs.close()
             os.close(null)
-        self._timeout_at = time.monotonic() + self._call.start_timeout_s
+        self._timeout_at = time.monotonic() + self._start_timeout_s
         self._tell(Step.RUNTIME_STARTED)
 
     def wait(self, timeout_s: float | None = None) -> Verdict | Failure | None:
@@ -132,6 +126,12 @@ class OciExecution:
     def cancel(self) -> None:
         """End it: SIGTERM, the grace, SIGKILL; asked again, SIGKILL. From any thread."""
         self._wishes.add(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s))
+
+    @property
+    def init_pid(self) -> int:
+        """Process 1 of the container, as we number it; 0 before it is there, and where none is
+        told."""
+        return self._init.pid
 
     @property
     def _entered(self) -> str | None:
@@ -182,10 +182,10 @@ class OciExecution:
         if self._child is not None:
             self._child.close()
         self._wishes.close()
-        for descriptor in (self._init, self._printed):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._init = self._printed = -1
+        self._init.close()
+        if self._printed >= 0:
+            os.close(self._printed)
+            self._printed = -1
 
     # ------------------------------------------------------------------------------- the loop
     def _turn(self, until: float | None) -> None:
@@ -195,9 +195,9 @@ class OciExecution:
         watched: dict[int, Callable[[], object]] = {wishes: self._wishes.take}
         poller = select.poll()
         poller.register(wishes, select.POLLIN)
-        if self._socket is not None:
-            watched[self._socket.fileno()] = self._take_packet
-            poller.register(self._socket, select.POLLIN)
+        if self._init.is_open:
+            watched[self._init.fileno()] = self._take_packet
+            poller.register(self._init, select.POLLIN)
         if self._child.status is None:
             watched[self._child.pidfd] = self._child.poll
             poller.register(self._child.pidfd, select.POLLIN)
@@ -234,27 +234,32 @@ class OciExecution:
         if self._cleanup_at is not None and now >= self._cleanup_at:
             self._cleanup_at = None
             self._give_up()
-        if self._child.status is not None and self._socket is None:
+        if self._child.status is not None and not self._init.is_open:
             self._conclude()
 
     def _on_timeout(self, now: float) -> None:
         if self._ready:
             self._ending.begin(Reason.TIMEOUT, now, self._plan.grace_s)
-        else:
-            self._given_up = (
-                f"it had not started the container after {self._call.start_timeout_s:g} s"
-            )
-            self._give_up()
+            return
+        # How slow this machine is, is measured only when a runtime is late.
+        passed_s, self._start_timeout_s = self._start_timeout_s, self._patience_s()
+        if self._start_timeout_s > passed_s:
+            self._timeout_at = now + self._start_timeout_s - passed_s
+            return
+        self._given_up = f"it had not started the container after {passed_s:.3g} s"
+        self._give_up()
+
+    def _patience_s(self) -> float:
+        """How long the runtime may take to start the container, on this machine."""
+        given = self._call.start_timeout_s
+        return START_TIMEOUT_S * slowness() if given is None else given
 
     # ------------------------------------------------------------------------------- the init
     def _take_packet(self) -> None:
-        assert self._socket is not None
         try:
-            received = protocol.receive(self._socket)
+            received = self._init.receive()
         except BlockingIOError:
             return
-        except ConnectionResetError:
-            received = None
         if received is None:
             self._hang_up()
             return
@@ -278,11 +283,7 @@ class OciExecution:
             )
 
     def _on_ready(self, pid: int) -> None:
-        assert self._socket is not None
-        self.init_pid = max(0, pid)
-        if pid > 0:
-            with contextlib.suppress(ProcessLookupError):
-                self._init = os.pidfd_open(pid)
+        self._init.meet(pid)
         if wrong := self._wrong(pid):
             self._given_up = wrong
             self._give_up()
@@ -299,17 +300,8 @@ class OciExecution:
         now = time.monotonic()
         limit_s = self._plan.timeout_s
         self._timeout_at = None if limit_s is None else now + limit_s
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            protocol.send_go(
-                self._socket,
-                stdin=self.stdio.stdin,
-                stdout=self.stdio.stdout,
-                stderr=self.stdio.stderr,
-                combine=self._plan.combine,
-            )
+        self._init.go(self.stdio, combine=self._plan.combine)
         self.stdio.release()
-        for number, target in self._held:
-            self._send(number, target)
 
     def _wrong(self, pid: int) -> str:
         """What is not as it has to be before the payload may run; empty: nothing."""
@@ -328,28 +320,18 @@ class OciExecution:
         self._tell(Step.REPORTED)
         if self.box is not None:
             self.box.note()
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                protocol.send_end(self._socket)
+        self._init.end()
         self._hang_up()
 
     def _hang_up(self) -> None:
         """Close the socket: an init that still lives takes it as the driver's end, and ends."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._init.hang_up():
             self._cleanup_at = self._cleanup_at or time.monotonic() + CLEANUP_S
         self.stdio.release()
 
     # ------------------------------------------------------------------------------ the ending
     def _send(self, number: int, target: protocol.Target) -> None:
-        if self._socket is None or self._report is not None:
-            return
-        if not self._ready:
-            self._held.append((number, target))
-            return
-        with contextlib.suppress(OSError):
-            protocol.send_signal(self._socket, number, target)
+        self._init.send(number, target)
 
     def _terminate(self) -> None:
         self._send(signal.SIGTERM, protocol.Target.PAYLOAD)
@@ -358,13 +340,10 @@ class OciExecution:
         self._send(signal.SIGKILL, protocol.Target.ALL)
 
     def _kill_all(self) -> None:
-        """From outside: the whole cgroup, and process 1, with which the kernel ends a pid namespace
-        (pid_namespaces(7))."""
+        """From outside: the whole cgroup, and process 1."""
         if self.box is not None:
             self.box.kill()
-        if self._init >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._init, signal.SIGKILL)
+        self._init.kill()
 
     def _give_up(self) -> None:
         """Last: the init hears a hang-up, then the runtime is killed; `_conclude` deletes."""

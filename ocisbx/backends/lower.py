@@ -27,13 +27,7 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         nodes=tuple(_root_node(node) for node in container.root.nodes),
         root_directory=container.root.directory,
         share_root=_may_share_root(container) and host.uid != 0 and not quirks.writes_root,
-        runtime=RuntimeInfo(
-            requested=container.runtime_requested,
-            name=container.runtime.name,
-            path=container.runtime.path,
-            version=container.runtime.version,
-            platform=container.runtime.platform,
-        ),
+        runtime=_runtime_info(container),
         runtime_args=runtime_args(container),
         cell=container.cell,
         # Ubuntu's AppArmor lets a runtime make user namespaces by its path, which a memfd hides.
@@ -62,6 +56,16 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         sandbox_toml=config.to_toml(),
         max_sandboxes=config.concurrency.cap,
         wait_s=config.concurrency.wait_s,
+    )
+
+
+def _runtime_info(container: ContainerConfig) -> RuntimeInfo:
+    return RuntimeInfo(
+        requested=container.runtime_requested,
+        name=container.runtime.name,
+        path=container.runtime.path,
+        version=container.runtime.version,
+        platform=container.runtime.platform,
     )
 
 

@@ -72,20 +72,8 @@ class OciBackend:
             if box is not None:
                 stack.callback(_empty, box)
                 box.make(with_inner=client.quirks.enters_cgroup)
-            bundle.link(kept_state(client.quirks, plan.template))
-            bundle.link(shared_covers() if plan.covers else {})
             stack.enter_context(hold(plan.placeholders))
-            root = bundle.make_root(plan)
-            if client.quirks.joins_root:
-                _check_lengths(plan, f"{bundle.path}/{root}" if root[0] != "/" else root)
-            bundle.configure(
-                plan.template.fill(
-                    root=root,
-                    argv=call.argv,
-                    environment=plan.payload_environment(call.environment, call.extra_environment),
-                    cgroup="" if box is None else box.inner,
-                )
-            )
+            root = _fill_bundle(bundle, plan, call, client, "" if box is None else box.inner)
             if call.name is not None:
                 claim_name(call.name, container_id)
                 stack.callback(release_name, call.name, container_id)
@@ -112,6 +100,26 @@ class OciBackend:
                 call.on_step(Step.BUNDLE_MADE)
             execution.start()
             yield execution
+
+
+def _fill_bundle(
+    bundle: BundleDirectory, plan: Plan, call: Call, client: RuntimeClient, cgroup: str
+) -> str:
+    """Put into it what the runtime reads; returns root.path."""
+    bundle.link(kept_state(client.quirks, plan.template))
+    bundle.link(shared_covers() if plan.covers else {})
+    root = bundle.make_root(plan)
+    if client.quirks.joins_root:
+        _check_lengths(plan, f"{bundle.path}/{root}" if root[0] != "/" else root)
+    bundle.configure(
+        plan.template.fill(
+            root=root,
+            argv=call.argv,
+            environment=plan.payload_environment(call.environment, call.extra_environment),
+            cgroup=cgroup,
+        )
+    )
+    return root
 
 
 def execution_type(client: RuntimeClient) -> type[OciExecution]:

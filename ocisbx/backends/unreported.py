@@ -44,6 +44,7 @@ class UnreportedExecution(OciExecution):
         finally:
             os.close(null)
         self._signals_sent = 0
+        self._held: list[tuple[int, Target]] = []
         self._retry_at: float | None = None
         # Whether the payload runs yet cannot be seen; its time counts from here.
         self._ready = self._started = True

@@ -15,6 +15,7 @@ from ocisbx.cgroup.files import holds
 from ocisbx.cgroup.kill import kill_cgroup, remove_cgroup
 from ocisbx.cgroup.stats import Counters, read_counters, read_pids_limit_hits
 from ocisbx.errors import CgroupError
+from ocisbx.probe.cgroups import cgroup_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,12 +137,7 @@ class Box:
 
     def check(self, pid: int) -> str:
         """What is wrong with the container of this init; empty: it is inside, and limited."""
-        try:
-            with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
-                inside = any(line.rstrip("\n") == f"0::{self.inner}" for line in file)
-        except OSError as error:
-            return f"its cgroup cannot be read: {error.strerror}"
-        if not inside:
+        if cgroup_of(pid) != self.inner:
             return f"the runtime did not put it into its cgroup {self.inner}"
         if lost := self.lost():
             return f"the limit {lost[0]} is gone: {WITHDRAWN}"

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.errors import BundleError
-from ocisbx.values import expand_cpuset
+from ocisbx.quantities import expand_cpuset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

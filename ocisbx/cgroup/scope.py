@@ -111,7 +111,7 @@ class _Line:
             # 0 is who asks, whatever its number is in the manager's pid namespace.
             ("PIDs", ("au", [0])),
         ]
-        body = (name, "fail", properties, [])
+        body: tuple[Any, ...] = (name, "fail", properties, [])
         (job,) = self._call(MANAGER, "StartTransientUnit", "ssa(sv)a(sa(sv))", body)
         result = self._wait_for_job(job)
         if result != "done":

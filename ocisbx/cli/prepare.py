@@ -24,7 +24,8 @@ from ocisbx.errors import ConfigError
 from ocisbx.host import Host
 from ocisbx.mounts import TmpfsValue, parse_mount, parse_tmpfs
 from ocisbx.places import find_places
-from ocisbx.values import parse_device_limit, parse_ulimit, show
+from ocisbx.quantities import parse_device_limit, parse_ulimit
+from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -148,12 +148,11 @@ directory only.
   --cap-add, --cap-drop NAME  capabilities(7); --seccomp default|none|FILE
   -u, --user UID[:GID]        who it is inside; default 0, which is you outside
   --allow-degraded NAME|all   go on where this host cannot enforce it
-  --keep-bundle DIR           keep what was run
+  --keep-bundle DIR           keep what was run; --backend NAME: auto or oci
   --name NAME                 for ps and inspect; --no-audit: not in the log
   --posture                   say on stderr what the container withholds
   --dry-run                   print config.json, run nothing; --host FILE
   --json                      print one RunResult object, and nothing else
-  --backend NAME              auto or oci
   not in this version         -t, -d, --image, --pool, --transcript,
                               --die-with-parent
 

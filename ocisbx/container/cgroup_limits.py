@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.container.limits import Asked, refuse_or_declare
 from ocisbx.container.model import EnforcementEntry, IoLimit, Limits
+from ocisbx.container.scenes import find_scene
 from ocisbx.errors import ConfigError
+from ocisbx.quantities import UNLIMITED, expand_cpuset, show_cpuset
 from ocisbx.result import EnforcementState
-from ocisbx.values import UNLIMITED, expand_cpuset, show, show_cpuset
+from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -51,27 +53,15 @@ KINDS: dict[str, Kind] = {
 # cpu.max: the kernel's own period. Its smallest quota is 1 ms, which is 0.01 processors.
 CPU_PERIOD_USEC = 100_000
 
+# block/bfq-iosched.h: BFQ_MAX_WEIGHT. Its default is 100 too.
+BFQ_FILE = "io.bfq.weight"
+MAX_BFQ_WEIGHT = 1000
+
 RATES: dict[str, str] = {
     "read_bps": "rbps",
     "write_bps": "wbps",
     "read_iops": "riops",
     "write_iops": "wiops",
-}
-
-UNIFY = "boot with systemd.unified_cgroup_hierarchy=1"
-
-# Why a rootless cgroup limit does not hold, and what to type: one row for each hierarchy.
-CGROUP_REASONS: dict[str, tuple[str, str]] = {
-    "hybrid": (
-        "this host has hybrid cgroups: their controllers cannot be delegated to an ordinary user",
-        UNIFY,
-    ),
-    "v1": ("this host has cgroup v1, which cannot be delegated to an ordinary user", UNIFY),
-    "none": ("no cgroup file system is mounted here", "mount cgroup2 on /sys/fs/cgroup"),
-    "unified": (
-        "this version of ocisbx does not place containers in cgroups yet",
-        "wait for the next one",
-    ),
 }
 
 
@@ -220,18 +210,13 @@ def _absent_disk(merged: LimitsTable, host: Host) -> ConfigError | None:
 def _lacking(field: str, wish: Asked, host: Host) -> Lacking | None:
     """Why no cgroup of ours holds this kind of limit here."""
     kind = KINDS[field]
-    if host.cgroups.way == "none" or host.cgroups.hierarchy != "unified":
-        return Lacking(wish, *CGROUP_REASONS[host.cgroups.hierarchy])
-    if kind.controller not in host.cgroups.controllers:
-        there = ", ".join(host.cgroups.controllers) or "none"
-        return Lacking(
-            wish,
-            f"the controller {kind.controller} is not delegated to you (these are: {there})",
-            "as root: systemctl edit user@.service, with the lines [Service] and "
-            "Delegate=cpu cpuset io memory pids; then log in again",
-        )
+    if host.cgroups.way == "none" or kind.controller not in host.cgroups.controllers:
+        scene = find_scene(host, [kind.controller])
+        return Lacking(wish, scene.seen, scene.remedy)
     if field == "swap_bytes" and not host.swap_accounting:
-        return Lacking(wish, "this kernel counts no swap for cgroups", "boot without swapaccount=0")
+        return Lacking(
+            wish, "this kernel counts no swap for cgroups", "# boot without swapaccount=0"
+        )
     if field == "io_weight" and isinstance(wish.value, dict):
         blind = [key for key in wish.value if not host.disks[key].weight_file]
         if blind:
@@ -239,7 +224,7 @@ def _lacking(field: str, wish: Asked, host: Host) -> Lacking | None:
             return Lacking(
                 wish,
                 f"nothing shares the disk {number} by weight: neither iocost nor bfq is on",
-                f"as root: echo bfq > /sys/dev/block/{number}/queue/scheduler",
+                f"echo bfq | sudo tee /sys/dev/block/{number}/queue/scheduler",
             )
     return None
 
@@ -325,6 +310,9 @@ def _disks(merged: LimitsTable, host: Host) -> tuple[IoLimit, ...]:
             if value is not None:
                 row[name] = min(value, row.get(name, value))
     files = {disk.number: disk.weight_file for disk in host.disks.values()}
+    for device, row in rows.items():
+        if "weight" in row and files[device] == BFQ_FILE:
+            row["weight"] = min(row["weight"], MAX_BFQ_WEIGHT)
     return tuple(
         IoLimit(device=device, **row, weight_file=files[device] if "weight" in row else "")
         for device, row in rows.items()
@@ -352,7 +340,7 @@ def _entry(
             name,
             one.asked,
             one.why,
-            f"{one.remedy}, or go on without it: --allow-degraded {name}",
+            f"{one.remedy}\n# or go on without it: --allow-degraded {name}",
             degraded,
         )
         for one in missing.values()

@@ -78,8 +78,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
     files = choose_files(merged, host, who, names, read_only_root=read_only_root)
     held, limited = cgroup_limits(config.limits, merged.limits, host, quirks, merged.allow_degraded)
-    unheld = merged.limits.pids if held.pids is None else None
-    confinement, entries = _confine(config, merged, host, runtime, files, unheld)
+    confinement, entries = _confine(config, merged, host, runtime, files, held)
     entries |= limited | _plain_entries(merged, read_only_root=read_only_root) | files.enforcement
     entries |= {"user_namespace": who_entry, "kernel": kernel_entry(wanted, runtime)}
     return ContainerConfig(
@@ -145,11 +144,12 @@ def _confine(
     host: Host,
     runtime: RuntimeBinary,
     files: Files,
-    unheld_pids: int | None,
+    held: Limits,
 ) -> tuple[Confinement, dict[str, EnforcementEntry]]:
     level, isolation = level_of(merged), merged.isolation
     quirks = find_quirks(runtime.name, runtime.version)
-    wished = limits.bound_processes(dict(merged.limits.rlimits), unheld_pids, host)
+    unheld = merged.limits.pids if held.pids is None else None
+    wished = limits.bound_processes(dict(merged.limits.rlimits), unheld, host)
     rlimits, rlimit_entry = limits.choose_rlimits(wished, dict(config.limits.rlimits), host)
     asked = isolation.capabilities
     base, changes = ((), level.capabilities) if asked is None else (level.capabilities, asked)

@@ -5,12 +5,13 @@ A field is None where the source does not tell. Paths are those of the container
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx.container.paths import is_below
 from ocisbx.errors import ConfigError
+from ocisbx.quantities import parse_size
 from ocisbx.result import Enforced, EnforcementState
-from ocisbx.values import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,6 +94,14 @@ class Facts(NamedTuple):
     descriptors: tuple[str, ...] | None = None
 
 
+LIMIT_FILES: dict[str, str] = {
+    "memory": "memory.max",
+    "swap": "memory.swap.max",
+    "cpus": "cpu.max",
+    "pids": "pids.max",
+}
+
+
 class Declared(NamedTuple):
     """What the driver knows and the container's files do not say. Times in seconds."""
 
@@ -118,6 +127,22 @@ class Declared(NamedTuple):
             grace_s=document["grace_s"],
             max_output_bytes=document["max_output_bytes"],
         )
+
+    def limits(self) -> dict[str, float]:
+        """What the driver wrote to the container's cgroup, in the measures of `Facts.limits`.
+
+        `how` names each file with its value (container/cgroup_limits.py).
+        """
+        told = "; ".join(
+            entry.how
+            for entry in self.enforcement.values()
+            if entry.state is not EnforcementState.UNSUPPORTED
+        )
+        found = {}
+        for name, file in LIMIT_FILES.items():
+            if match := re.search(rf"\b{re.escape(file)}=(\d+)(?: (\d+))?", told):
+                found[name] = int(match[1]) / int(match[2] or 1)
+        return found
 
     def own_kernel(self) -> bool:
         """Whether a kernel of the sandbox's own answers the payload's system calls."""

@@ -42,30 +42,48 @@ MEANINGS: dict[str, str] = {
 }
 
 
+def held_limits(subject: Subject) -> dict[str, float]:
+    """What bounds all of it together: live where that tells, else what was asked for."""
+    live = subject.live
+    if live is not None and live.limits is not None:
+        return {name: value for name, value in live.limits.items() if value is not None}
+    return _asked_limits(subject)
+
+
+def _asked_limits(subject: Subject) -> dict[str, float]:
+    """By config.json; in that of a single run the driver's own cgroup stands for them."""
+    written = (subject.spec.limits or {}).items()
+    said = {name: value for name, value in written if value is not None}
+    return subject.declared.limits() | said
+
+
 def cgroup_limit(name: str, subject: Subject) -> Row | None:
     """One limit of a cgroup: held live, asked for, declared, or nowhere at all."""
     entry = subject.declared.enforcement.get(name)
-    held = (subject.effective().limits or {}).get(name)
-    asked = (subject.spec.limits or {}).get(name)
+    held, asked = held_limits(subject).get(name), _asked_limits(subject).get(name)
     source = source_of(subject, "limits")
+    told = source == "live"
+    if source == "spec" and (subject.spec.limits or {}).get(name) is None and asked is not None:
+        source = "declared"
     if held is not None:
-        more = source == "live" and asked is not None and held > asked
+        more = told and asked is not None and held > asked
+        partial = entry is not None and entry.state is EnforcementState.PARTIAL
         return Row(
             name,
-            "enforced",
+            "partial" if partial else "enforced",
             source,
             f"at most {MEASURES[name](held)}",
             "control group (cgroups(7))",
             "all that it starts, together",
-            mismatch=f"config.json says {MEASURES[name](asked or 0)}" if more else "",
+            f"{name} is not fully held: {entry.how}" if entry is not None and partial else "",
+            mismatch=f"{MEASURES[name](asked or 0)} was asked for" if more else "",
         )
-    told = source == "live" and subject.live is not None
-    lost = told and (asked is not None or claims(entry))
-    if entry is None and name not in ALWAYS and not lost:
-        return None
-    if claims(entry) and not told:
+    lost = told and asked is not None
+    if claims(entry) and not lost:
         assert entry is not None
         return _declared(name, entry, WITHOUT[name])
+    if entry is None and name not in ALWAYS and not lost:
+        return None
     return Row(
         name,
         "unsupported" if entry is not None else "off",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ocisbx.container.paths import is_below
 from ocisbx.posture.facts import Facts, Identity, Shown, ground
 from ocisbx.posture.filter import RISKY, by_answer, explain_errno
-from ocisbx.posture.limit_rows import MEANINGS, MEASURES, WITHOUT, claims
+from ocisbx.posture.limit_rows import MEANINGS, MEASURES, WITHOUT, claims, held_limits
 from ocisbx.posture.rows import listed, size
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def _calls(subject: Subject) -> Iterator[str]:
 
 
 def _limits(subject: Subject) -> Iterator[str]:
-    held = subject.effective().limits or {}
-    words = [MEASURES[name](value) for name in WITHOUT if (value := held.get(name)) is not None]
+    held = held_limits(subject)
+    words = [MEASURES[name](held[name]) for name in WITHOUT if held.get(name)]
     if words:
         yield f"Of everything together, at most {listed(words)}: more is refused, or killed."
     nofile = (subject.effective().rlimits or {}).get("RLIMIT_NOFILE")

@@ -76,7 +76,7 @@ def look(root: str = "/") -> Site:
         return Site(hierarchy, mount, own, trouble=_doubt.get())
     uid = os.geteuid()
     manager = manager_cgroup(own, uid)
-    way, parent = choose_way(mount, own, manager, bus=any(user_buses(uid, root)))
+    way, parent = choose_way(mount, own, manager, root)
     if way == "none":
         return Site(hierarchy, mount, own)
     giver = manager if way == "scope" else parent
@@ -109,6 +109,11 @@ def own_cgroup(mount: str, root: str = "/") -> str:
     text = read_text(f"{base}/proc/self/mountinfo")
     seen = relative_to(path, mounted_root(text, mount[len(base) :]))
     return seen if seen and os.path.isdir(mount + seen) else ""
+
+
+def cgroup_of(pid: int) -> str | None:
+    """The cgroup of a process, counted as ours is; None: it has ended."""
+    return unified_path(read_text(f"/proc/{pid}/cgroup"))
 
 
 def unified_path(text: str) -> str | None:
@@ -161,35 +166,62 @@ def manager_cgroup(own: str, uid: int) -> str:
     return f"{above[1] if above else ''}/user.slice/user-{uid}.slice/user@{uid}.service"
 
 
-def choose_way(mount: str, own: str, manager: str, *, bus: bool) -> tuple[Way, str]:
+def choose_way(mount: str, own: str, manager: str, root: str = "/") -> tuple[Way, str]:
     """How a place for sandboxes is come by, and which ("" where that is still to be asked for)."""
     parent = os.path.dirname(own)
     # All below the user manager belongs to the user, handed over or not: only a mark tells.
     managed = own.startswith(f"{manager}/")
     parent_is_ours = own != "/" and is_divisible(join(mount, parent))
-    if parent_is_ours and (not managed or is_handed_over(mount, own, manager)):
+    if parent_is_ours and (not managed or is_handed_over(mount, own, manager, root)):
         return "sibling", parent
     if not managed and is_divisible(join(mount, own)):
         # Only the root of the whole hierarchy has no type; it may have processes and children.
         typed = os.path.exists(join(mount, f"{own}/cgroup.type"))
         return ("below" if typed else "sibling"), own
-    if bus and os.path.isdir(mount + manager):
+    if os.path.isdir(mount + manager) and any(user_buses(os.geteuid(), root)):
         return "scope", ""
     return ("sibling", parent) if parent_is_ours else ("none", "")
 
 
-def is_handed_over(mount: str, own: str, manager: str) -> bool:
+def is_handed_over(mount: str, own: str, manager: str, root: str = "/") -> bool:
     """Whether `own`, or what lies above it below the manager, is of a unit with Delegate=yes.
 
-    systemd marks these with an extended attribute since 251.
+    systemd marks these with an extended attribute since 251, but a user manager does not (as of
+    257): there the unit's file tells.
     """
     path = own
     while path != manager:
         name = os.path.basename(path)
         if name == DRIVER_LEAF or OWN_SCOPE.fullmatch(name) or has_mark(mount + path):
             return True
+        if name.endswith((".scope", ".service")) and delegates(unit_text(name, root)):
+            return True
         path = os.path.dirname(path)
     return False
+
+
+def unit_text(name: str, root: str = "/") -> str:
+    """The file of a unit of our user manager, and the drop-ins that change it (systemd.unit(5))."""
+    base = root.rstrip("/")
+    home = os.environ.get("HOME", "/nonexistent")
+    places = [f"{place}/systemd/transient" for place in runtime_directories(os.geteuid(), root)]
+    places += [f"{home}/.config/systemd/user", f"{base}/etc/systemd/user"]
+    places += [f"{base}/usr/lib/systemd/user"]
+    # An instance of a template is read from the template's file.
+    names = (name, re.sub(r"@.*\.", "@.", name))
+    files = [f"{place}/{one}" for one in dict.fromkeys(names) for place in places]
+    text = next(filter(None, map(read_text, files)), "")
+    for path in files:
+        with contextlib.suppress(OSError):
+            drop_ins = sorted(os.listdir(f"{path}.d"))
+            text += "".join(f"\n{read_text(f'{path}.d/{one}')}" for one in drop_ins)
+    return text
+
+
+def delegates(text: str) -> bool:
+    """Whether a unit's text says Delegate=, and not no; the last one counts."""
+    values = re.findall(r"^Delegate[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.MULTILINE)
+    return bool(values) and values[-1].lower() not in ("", "no", "n", "false", "f", "off", "0")
 
 
 def has_mark(path: str) -> bool:
@@ -226,14 +258,18 @@ def user_buses(uid: int, root: str = "/") -> Iterator[str]:
     nevertheless (cron(8) of a user that lingers). The last of each place is the manager's own,
     which answers where there is no bus.
     """
-    places = [f"{root.rstrip('/')}/run/user/{uid}"]
-    given = os.environ.get("XDG_RUNTIME_DIR", "")
-    if given.startswith("/") and given not in places:
-        places.insert(0, given)
+    places = runtime_directories(uid, root)
     found = list(bus_paths(os.environ.get("DBUS_SESSION_BUS_ADDRESS", "")))
     found += [f"{place}/bus" for place in places]
     found += [f"{place}/systemd/private" for place in places]
     return (path for path in dict.fromkeys(found) if _owner(path) == uid)
+
+
+def runtime_directories(uid: int, root: str = "/") -> list[str]:
+    """Where the user manager of `uid` keeps its files, the likeliest place first."""
+    usual = f"{root.rstrip('/')}/run/user/{uid}"
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    return [usual] if given in ("", usual) or not given.startswith("/") else [given, usual]
 
 
 def bus_paths(address: str) -> Iterator[str]:

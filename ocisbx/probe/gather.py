@@ -61,9 +61,7 @@ def gather(config: SandboxConfig) -> Host:
     places = find_places()
     uid = os.geteuid()
     release = platform.release()
-    own_cgroups = cgroups()
-    own_directory = f"{own_cgroups.mount}{own_cgroups.own}".rstrip("/")
-    return Host(
+    host = Host(
         machine=platform.machine(),
         kernel=release,
         uid=uid,
@@ -83,10 +81,6 @@ def gather(config: SandboxConfig) -> Host:
         idmap_ready=uid == 0 and _all_idmappable(facts, allowed, release),
         time_namespaces=os.path.exists("/proc/self/ns/time"),
         oom_score_adj=oom_score_adj(),
-        cgroups=own_cgroups,
-        cpus=limits.usable_cpus(own_directory),
-        swap_accounting=limits.swap_accounting(own_directory),
-        disks={key: limits.find_disk(key) for key in config.limits.io},
         rlimits=_rlimits(),
         runtimes=runtimes,
         own_directories=tuple(map(os.path.realpath, (places.runtime, places.cache, places.state))),
@@ -96,6 +90,19 @@ def gather(config: SandboxConfig) -> Host:
         own_code=own_code,
         texts=_texts(config),
     )
+    return host.model_copy(update=_limit_facts(config))
+
+
+def _limit_facts(config: SandboxConfig) -> dict[str, object]:
+    """Fields of Host: who holds limits, and what they are checked against."""
+    place = cgroups()
+    own_directory = f"{place.mount}{place.own}".rstrip("/")
+    return {
+        "cgroups": place,
+        "cpus": limits.usable_cpus(own_directory),
+        "swap_accounting": limits.swap_accounting(own_directory),
+        "disks": {key: limits.find_disk(key) for key in config.limits.io},
+    }
 
 
 def path_facts(config: SandboxConfig) -> dict[str, PathFact]:

@@ -30,18 +30,20 @@ LIMITS: list[tuple[Limits, dict[str, tuple[str, ...]]]] = [
     (Limits(cpuset="0-3,6"), {"cpuset.cpus": ("0-3,6",)}),
     (
         Limits(memory_bytes=64 * MIB, swap_bytes=64 * MIB),
-        {"memory.max": ("67108864",), "memory.swap.max": ("0",), "memory.oom.group": ("1",)},
+        {"memory.max": ("67108864",), "memory.swap.max": ("0",)},
     ),
     (
         Limits(memory_bytes=MIB, swap_bytes=-1, memory_high_bytes=4096),
         {
             "memory.max": ("1048576",),
             "memory.swap.max": ("max",),
-            "memory.oom.group": ("1",),
             "memory.high": ("4096",),
         },
     ),
-    (Limits(memory_bytes=MIB), {"memory.max": ("1048576",), "memory.oom.group": ("1",)}),
+    (
+        Limits(memory_bytes=MIB, oom_group=True),
+        {"memory.max": ("1048576",), "memory.oom.group": ("1",)},
+    ),
     (
         Limits(io=DISKS),
         {

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from ocisbx.config import Capture, Env, Isolation, Limits, Runtime, SandboxConfig, Volume
 from ocisbx.errors import ConfigError
 from ocisbx.presets import ISOLATION_LEVELS, PRESETS
-from ocisbx.values import UNLIMITED
+from ocisbx.quantities import UNLIMITED
 
 
 def refused(**fields: Any) -> str:

@@ -13,7 +13,7 @@ from ocisbx.config import SandboxConfig
 from ocisbx.config_errors import field_paths
 from ocisbx.errors import ConfigError
 from ocisbx.presets import PRESETS
-from ocisbx.values import RLIMITS, show_cpuset
+from ocisbx.quantities import RLIMITS, show_cpuset
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 LEAVES = (
@@ -109,6 +109,7 @@ VALID = table(
         st.from_regex(r"label\.[a-z]{1,9}", fullmatch=True), TEXT.filter(str.isprintable)
     ),
     commands=table(allow=st.lists(COMMAND, max_size=2), deny=st.lists(COMMAND, max_size=2)),
+    concurrency=table(max=st.integers(1, 1 << 22) | st.just("unlimited"), wait_s=st.floats(0, 1e6)),
     env=table(inherit=st.lists(NAME), set=st.dictionaries(NAME, TEXT), unset=st.lists(NAME)),
     limits=table(
         memory_bytes=LIMIT,

@@ -11,7 +11,8 @@ from ocisbx.config_errors import field_paths
 from ocisbx.errors import ConfigError
 from ocisbx.fields import ENFORCEMENT_NAMES
 from ocisbx.presets import DOCKER_CAPABILITIES, ISOLATION_LEVELS, PRESETS, PROTECTED
-from ocisbx.values import ANNOTATIONS, RLIMITS
+from ocisbx.quantities import RLIMITS
+from ocisbx.values import ANNOTATIONS
 
 MAN = Path(ocisbx.presets.__file__).parent / "man"
 CONFIG = (MAN / "ocisbx-config.5.md").read_text()

@@ -9,6 +9,7 @@ import pytest
 from ocisbx.config import SandboxConfig
 from ocisbx.container.model import ContainerConfig, IoLimit, Limits
 from ocisbx.container.resolve import resolve
+from ocisbx.container.scenes import find_scene
 from ocisbx.errors import ConfigError, Unsupported
 from ocisbx.host import Cgroups, Disk, Host
 from ocisbx.presets import PRESETS
@@ -114,7 +115,8 @@ def test_a_controller_that_is_missing(limits: dict[str, Any], controller: str, n
     host = delegated(*(one for one in ALL if one != controller))
     with pytest.raises(Unsupported, match=f"{name} cannot be enforced here") as raised:
         resolved(host, **limits)
-    assert raised.value.remedy.endswith(f"or go on without it: --allow-degraded {name}")
+    assert raised.value.remedy.endswith(f"\n# or go on without it: --allow-degraded {name}")
+    assert find_scene(host, [controller]).remedy in raised.value.remedy
     container = resolved(host, (name,), **limits)
     (field,) = limits
     assert not getattr(container.limits, field)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ocisbx.posture.judge import judge
+from ocisbx.posture.prompt import prompt
 from tests.unit.posture_cases import (
     BUNDLES,
     CALLER,
@@ -29,7 +30,7 @@ def test_the_default_container_has_no_weakness_but_limits() -> None:
     posture = judge(subject(document()))
     assert posture.mismatches == ()
     weak = {one.name for one in posture.rows if one.warning}
-    assert weak == {"memory", "cpus", "pids"}
+    assert weak == {"cpus"}
     assert posture.worst[-1] == "it writes /home/ada/project"
     assert (posture.tier, posture.live) == ("namespace", None)
     assert {one.source for one in posture.rows} == {"spec", "declared"}
@@ -153,14 +154,48 @@ def test_every_example_is_judged(path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------- declared
+# A single run's: the driver writes the limits.
+UNNAMED = edited("linux", "resources", value=None)
+
+
 def test_limits_that_do_not_hold_say_why() -> None:
     posture = judge(
-        subject(document(), enforcement={"memory": entry("unsupported", None, "hybrid cgroups")})
+        subject(UNNAMED, enforcement={"memory": entry("unsupported", None, "hybrid cgroups")})
     )
     found = row(posture, "memory")
     assert (found.state, found.source, found.holds) == ("unsupported", "declared", "not limited")
     assert found.warning == "it can use up this machine's memory: hybrid cgroups"
     assert not any(one.name in ("io", "swap") for one in posture.rows)
+
+
+MADE_BY_US = {
+    "memory": entry("enforced", 1 << 30, "memory.max=1073741824, memory.swap.max=0 of the cgroup"),
+    "cpus": entry("partial", 0.5, "cpu.max=50000 100000 of the cgroup; not cpuset: no controller"),
+    "pids": entry("enforced", 64, "pids.max=64 of the cgroup"),
+    "io": entry("enforced", "8:0: read_bps=5", "io.max=8:0 rbps=5 of the cgroup"),
+}
+
+
+def test_limits_of_a_cgroup_that_config_json_does_not_name() -> None:
+    posture = judge(subject(UNNAMED, enforcement=MADE_BY_US))
+    shown = {name: row(posture, name) for name in (*MADE_BY_US, "swap")}
+    assert {one.source for one in shown.values()} == {"declared"}
+    assert shown["memory"].holds == "at most 1 GiB"
+    assert shown["swap"].holds == "at most 0 bytes"
+    assert shown["cpus"].holds == "at most 0.5 processors"
+    assert shown["pids"].holds == "at most 64 processes and threads"
+    assert shown["io"].holds == "8:0: read_bps=5"
+    assert [name for name, one in shown.items() if one.warning] == ["cpus"]
+    assert (shown["cpus"].state, shown["memory"].state) == ("partial", "enforced")
+    assert "not cpuset: no controller" in shown["cpus"].warning
+    text = prompt(subject(UNNAMED, enforcement=MADE_BY_US))
+    assert "at most 1 GiB, 0.5 processors, 64 processes and threads" in text
+
+
+def test_a_share_is_no_limit() -> None:
+    weighed = {"cpus": entry("enforced", 50, "cpu.weight=50 of the container's cgroup")}
+    found = row(judge(subject(UNNAMED, enforcement=weighed)), "cpus")
+    assert (found.state, found.source, found.holds) == ("enforced", "declared", "50")
 
 
 def test_what_only_the_driver_knows_is_listed() -> None:

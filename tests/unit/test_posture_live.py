@@ -19,6 +19,7 @@ from tests.unit.posture_cases import (
     container_mounts,
     document,
     edited,
+    entry,
     facts,
     mount,
     mounted,
@@ -45,9 +46,9 @@ def with_mount(*mounts: Mount) -> dict[str, Any]:
 def test_a_sound_container_matches_its_config() -> None:
     posture = live()
     assert posture.mismatches == ()
-    assert {one.name for one in posture.rows if one.warning} == {"memory", "cpus", "pids"}
+    assert {one.name for one in posture.rows if one.warning} == {"cpus"}
     assert {one.name for one in posture.rows if one.source != "live"} == {
-        "kernel", "memory", "cpus", "pids", "timeout", "environment",
+        "kernel", "memory", "swap", "cpus", "pids", "timeout", "environment",
     }  # fmt: skip
     assert row(posture, "host_writable").holds == "/home/ada/project"
     assert row(posture, "user_namespace").holds == f"uid 0 inside is uid {CALLER} on this machine"
@@ -115,6 +116,20 @@ def test_limits_of_a_cgroup() -> None:
     for lost in ({}, held | {"memory": None}, held | {"memory": float(2 << 30)}):
         assert row(live(config, cgroup_limits=lost), "memory").mismatch, lost
     assert row(live(config), "memory")[1:3] == ("enforced", "spec")
+
+
+def test_limits_that_only_the_driver_wrote_are_looked_for() -> None:
+    wrote = {"memory": entry("enforced", 1 << 30, "memory.max=1073741824 of the cgroup")}
+    config = edited("linux", "resources", value=None)
+
+    def judged(**limits: float | None) -> Any:
+        found = live_facts(seen(cgroup_limits=limits), facts(config), OWN)
+        return row(judge(subject(config, found, enforcement=wrote)), "memory")
+
+    assert judged(memory=float(1 << 30))[1:4] == ("enforced", "live", "at most 1 GiB")
+    assert not judged(memory=float(1 << 29)).mismatch
+    assert judged(memory=None).mismatch == "a limit was set, and the container's cgroup has none"
+    assert judged(memory=float(2 << 30)).mismatch == "1 GiB was asked for"
 
 
 def test_a_security_module() -> None:

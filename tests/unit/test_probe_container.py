@@ -225,6 +225,9 @@ def test_the_kernel_s_own_words_for_limits() -> None:
     assert set(found) == set(probe.RLIMIT_WORDS.values())
 
 
+HELD = {"memory": 1048576, "swap": None, "cpus": 1.5, "pids": 64}
+
+
 @pytest.mark.parametrize(
     ("own", "driver", "expected"),
     [
@@ -235,14 +238,21 @@ def test_the_kernel_s_own_words_for_limits() -> None:
         ("4:memory:/x\n0::/box\n", "0::/a\n", None),
         ("9:name=systemd:/\n0::/a\n", "0::/a\n", {}),
         ("0::/gone\n", "0::/a\n", None),
-        ("0::/box\n", "0::/a\n", {"memory": 1048576, "swap": None, "cpus": 1.5, "pids": 64}),
+        ("0::/box\n", "0::/a\n", HELD),
+        ("0::/box/c\n", "0::/a\n", HELD | {"pids": 32}),
+        ("0::/box/c\n", "0::/box/driver\n", {"memory": None, "pids": 32}),
+        ("0::/box/c\n", "0::/box\n", {"memory": None, "pids": 32}),
+        ("0::/box/c\n", "0::/bo\n", HELD | {"pids": 32}),
+        ("0::/box/c/d\n", "0::/\n", HELD | {"pids": 32}),
     ],
 )
 def test_cgroup_limits(
     tmp_path: Path, own: str | None, driver: str | None, expected: dict[str, float | None] | None
 ) -> None:
     box = tmp_path / "box"
-    box.mkdir()
+    (box / "c" / "d").mkdir(parents=True)
+    (box / "c" / "memory.max").write_text("max\n")
+    (box / "c" / "pids.max").write_text("32\n")
     texts = {"memory.max": "1048576", "memory.swap.max": "max", "cpu.max": "150000 100000"}
     for name, text in (texts | {"pids.max": "64"}).items():
         (box / name).write_text(f"{text}\n")

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ocisbx.config import SandboxConfig
-from ocisbx.container.cgroup_limits import CGROUP_REASONS
 from ocisbx.container.identity import choose_identity
 from ocisbx.container.layout import Layout
 from ocisbx.container.limits import choose_rlimits
@@ -23,6 +22,7 @@ from ocisbx.container.paths import (
     is_below,
 )
 from ocisbx.container.resolve import resolve
+from ocisbx.container.scenes import find_scene
 from ocisbx.container.select import Wanted, select_runtime
 from ocisbx.errors import ConfigError, RuntimeMissing, Unsupported
 from ocisbx.host import Cgroups, Entry, Host, Link, PathFact, PathKind
@@ -51,7 +51,7 @@ def test_the_same_inputs_give_the_same_container(preset: str) -> None:
     found = (CRUN, RUNSC)
     one, other = (resolve(config, make_host(runtimes=found)) for _ in range(2))
     assert one == other
-    words = {"container_id": "x", "root": "r", "argv": ["a"], "environment": ["e"]}
+    words = {"root": "r", "argv": ["a"], "environment": ["e"]}
     assert build_spec(one, **words).to_json() == build_spec(other, **words).to_json()  # type: ignore[arg-type]
 
 
@@ -350,7 +350,8 @@ def test_demands_are_refused_and_wishes_declared(
     config = SandboxConfig(workspace="/srv/work", limits=limits)
     with pytest.raises(Unsupported, match=name) as raised:
         resolve(config, host)
-    assert raised.value.why == CGROUP_REASONS[hierarchy][0]
+    assert raised.value.why == find_scene(host).seen
+    assert raised.value.remedy.startswith(find_scene(host).remedy)
     for allowed in (name, "all"):
         container = resolve(config.updated({"allow_degraded": [allowed]}), host)
         assert container.enforcement[name].state is EnforcementState.UNSUPPORTED

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ocisbx.probe.cgroups import (
     Site,
     bus_paths,
+    delegates,
     find_mount,
     look,
     mounted_root,
@@ -70,6 +71,36 @@ def test_a_cgroup_below_a_delegated_unit_has_siblings(tree: Tree) -> None:
     tree.add(f"{APP}/x.scope/sub", FEW, mine=True).enter(f"{APP}/x.scope/sub").start_bus()
     need_marks(tree, f"{APP}/x.scope")
     assert way(tree) == ("sibling", f"{APP}/x.scope", ALL)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        ("run/user/{uid}/systemd/transient/x@7.service", "[Service]\nDelegate=yes\n", "sibling"),
+        ("run/user/{uid}/systemd/transient/x@7.service", "[Service]\nDelegate = cpu io", "sibling"),
+        ("home/.config/systemd/user/x@.service", "Delegate=no\nDelegate=true", "sibling"),
+        ("usr/lib/systemd/user/x@.service.d/a.conf", "Delegate=1", "sibling"),
+        ("etc/systemd/user/x@7.service", "Delegate=yes\nDelegate=\n", "scope"),
+        ("etc/systemd/user/x@7.service", "#Delegate=yes\nX-Delegate=yes\n", "scope"),
+        ("etc/systemd/user/y.service", "Delegate=yes", "scope"),
+    ],
+)
+def test_the_file_of_a_unit_tells_too(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, file: str, text: str, expected: str
+) -> None:
+    """As of systemd 257 a user manager marks no cgroup."""
+    monkeypatch.setenv("HOME", str(tree.root / "home"))
+    own = f"{APP}/x@7.service"
+    tree.add(MANAGER, mine=True).add(APP, mine=True).add(own, mine=True).enter(own).start_bus()
+    path = tree.root / file.format(uid=UID)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    assert way(tree)[0] == expected
+
+
+@given(st.text(), st.sampled_from(["", "no", "0", "yes", "cpu memory"]))
+def test_the_last_word_on_delegation_counts(text: str, value: str) -> None:
+    assert delegates(f"{text}\nDelegate={value}\n") is (value in ("yes", "cpu memory"))
 
 
 @pytest.mark.parametrize("name", ["ocisbx-driver", "ocisbx-77-0a1b.scope"])

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocisbx import values
+from ocisbx import quantities, values
 from ocisbx.capabilities import parse_capability
 from ocisbx.errors import ConfigError
-from ocisbx.values import UNLIMITED
+from ocisbx.quantities import UNLIMITED
 
 # Lone surrogates too: os.fsdecode() makes them of names that are not UTF-8.
 HOSTILE = st.one_of(
@@ -26,12 +26,12 @@ HOSTILE = st.one_of(
 )
 PARSERS = (
     values.check_text,
-    values.parse_size,
-    values.parse_size_limit,
-    values.parse_memory,
-    values.parse_pids,
-    values.parse_cpus,
-    values.parse_seconds,
+    quantities.parse_size,
+    quantities.parse_size_limit,
+    quantities.parse_memory,
+    quantities.parse_pids,
+    quantities.parse_cpus,
+    quantities.parse_seconds,
     values.check_path,
     values.check_pattern,
     values.check_name,
@@ -39,8 +39,8 @@ PARSERS = (
     values.parse_user,
     values.check_env_name,
     values.parse_env,
-    values.check_rlimit_name,
-    values.parse_ulimit,
+    quantities.check_rlimit_name,
+    quantities.parse_ulimit,
     values.check_command,
     parse_capability,
 )
@@ -90,7 +90,7 @@ SIZES = [
 
 @pytest.mark.parametrize(("given_", "expected"), SIZES)
 def test_size(given_: object, expected: int) -> None:
-    assert values.parse_size(given_) == expected
+    assert quantities.parse_size(given_) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,59 +101,59 @@ def test_size(given_: object, expected: int) -> None:
 )  # fmt: skip
 def test_size_refused(value: object) -> None:
     with pytest.raises(ConfigError):
-        values.parse_size(value)
+        quantities.parse_size(value)
 
 
 def test_wrong_unit_shows_right_ones() -> None:
     with pytest.raises(ConfigError, match=r"'12x' is not a size: .*512M, 2g, 64k"):
-        values.parse_size("12x")
+        quantities.parse_size("12x")
 
 
-@given(st.integers(0, values.MAX_BYTES))
+@given(st.integers(0, quantities.MAX_BYTES))
 def test_size_of_any_integer(size: int) -> None:
-    assert values.parse_size(size) == values.parse_size(str(size)) == size
+    assert quantities.parse_size(size) == quantities.parse_size(str(size)) == size
 
 
 @pytest.mark.parametrize("value", ["unlimited", "-1", -1])
 def test_unlimited(value: object) -> None:
-    assert values.parse_memory(value) == UNLIMITED
-    assert values.parse_pids(value) == UNLIMITED
-    assert values.parse_cpus(value) == UNLIMITED
+    assert quantities.parse_memory(value) == UNLIMITED
+    assert quantities.parse_pids(value) == UNLIMITED
+    assert quantities.parse_cpus(value) == UNLIMITED
 
 
 def test_memory_without_its_unit_is_refused() -> None:
-    assert values.parse_memory("1m") == 1 << 20
+    assert quantities.parse_memory("1m") == 1 << 20
     with pytest.raises(ConfigError, match="at least 1048576 bytes"):
-        values.parse_memory(512)
+        quantities.parse_memory(512)
 
 
 @pytest.mark.parametrize("value", [0, "0", -2, 1.5, "1.5", True, "", "many", 1 << 23])
 def test_pids_refused(value: object) -> None:
     with pytest.raises(ConfigError):
-        values.parse_pids(value)
+        quantities.parse_pids(value)
 
 
 @pytest.mark.parametrize(("value", "expected"), [(1, 1.0), ("0.5", 0.5), (2.25, 2.25), ("4", 4.0)])
 def test_cpus(value: object, expected: float) -> None:
-    assert values.parse_cpus(value) == expected
+    assert quantities.parse_cpus(value) == expected
 
 
 @pytest.mark.parametrize("value", [0, "0", -0.5, 0.001, math.nan, math.inf, "1e3", True, 10**400])
 def test_cpus_refused(value: object) -> None:
     with pytest.raises(ConfigError, match=r"such as 0\.5 or 2"):
-        values.parse_cpus(value)
+        quantities.parse_cpus(value)
 
 
 def test_seconds() -> None:
-    assert values.parse_seconds("2.5") == 2.5
-    assert values.parse_seconds(30) == 30.0
-    assert values.parse_seconds(0, zero=True) == 0.0
+    assert quantities.parse_seconds("2.5") == 2.5
+    assert quantities.parse_seconds(30) == 30.0
+    assert quantities.parse_seconds(0, zero=True) == 0.0
 
 
 @pytest.mark.parametrize("value", [0, "0", -1, "-1", math.nan, math.inf, "30s", "inf", True, 2e9])
 def test_seconds_refused(value: object) -> None:
     with pytest.raises(ConfigError, match="expected seconds above 0"):
-        values.parse_seconds(value)
+        quantities.parse_seconds(value)
 
 
 @pytest.mark.parametrize("path", ["/", "/opt/go", "/a b", "/a\nb", "/a:b", "/ü", "/a/../b"])
@@ -274,7 +274,7 @@ def test_env_file_hostile(text: str) -> None:
     ],
 )
 def test_ulimit(text: str, expected: object) -> None:
-    assert values.parse_ulimit(text) == expected
+    assert quantities.parse_ulimit(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -284,12 +284,12 @@ def test_ulimit(text: str, expected: object) -> None:
 )  # fmt: skip
 def test_ulimit_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        values.parse_ulimit(text)
+        quantities.parse_ulimit(text)
 
 
 def test_unknown_rlimit_suggests() -> None:
     with pytest.raises(ConfigError, match="did you mean 'nofile'"):
-        values.parse_ulimit("nofiles=1")
+        quantities.parse_ulimit("nofiles=1")
 
 
 @pytest.mark.parametrize("prefix", values.ANNOTATIONS)

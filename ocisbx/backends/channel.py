@@ -1,0 +1,115 @@
+"""Our end of the socket to a container's init (ocisbx-init(7)), and the init itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from ocisbx.init import protocol
+
+if TYPE_CHECKING:
+    import socket
+
+    from ocisbx.backends.stdio import PayloadStdio
+
+
+class InitChannel:
+    """Orders to the init, and its reports; silent where nobody is there any more."""
+
+    def __init__(self) -> None:
+        # Process 1 of the container, as we number it; 0 before it is there, and where none is told.
+        self.pid = 0
+        self._pidfd = -1
+        self._socket: socket.socket | None = None
+        self._going = False
+        # Signals for a payload that has not been started yet: it gets them as soon as it is.
+        self._held: list[tuple[int, protocol.Target]] = []
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    def fileno(self) -> int:
+        assert self._socket is not None
+        return self._socket.fileno()
+
+    def connect(self) -> socket.socket:
+        """Open it; what is returned is the init's end."""
+        ours, theirs = protocol.report_socketpair()
+        self._socket = ours
+        ours.settimeout(0)
+        return theirs
+
+    def receive(self) -> protocol.Received | None:
+        """The next report; None: the other end was closed.
+
+        Raises:
+            BlockingIOError: there is none now.
+        """
+        assert self._socket is not None
+        try:
+            return protocol.receive(self._socket)
+        except ConnectionResetError:
+            return None
+
+    def meet(self, pid: int) -> None:
+        """The init has said that it is there; `pid` 0: in a pid namespace that we do not see."""
+        self.pid = max(0, pid)
+        if pid > 0:
+            with contextlib.suppress(ProcessLookupError):
+                self._pidfd = os.pidfd_open(pid)
+
+    def go(self, stdio: PayloadStdio, *, combine: bool) -> None:
+        """Let it start the payload with these descriptors."""
+        assert self._socket is not None
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            protocol.send_go(
+                self._socket,
+                stdin=stdio.stdin,
+                stdout=stdio.stdout,
+                stderr=stdio.stderr,
+                combine=combine,
+            )
+        self._going = True
+        held, self._held = self._held, []
+        for number, target in held:
+            self.send(number, target)
+
+    def send(self, number: int, target: protocol.Target) -> None:
+        """Have it signal the payload, or all that runs inside."""
+        if self._socket is None:
+            return
+        if not self._going:
+            self._held.append((number, target))
+            return
+        with contextlib.suppress(OSError):
+            protocol.send_signal(self._socket, number, target)
+
+    def end(self) -> None:
+        """The go-ahead for its end, once its report was received."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                protocol.send_end(self._socket)
+
+    def kill(self) -> None:
+        """The kernel ends a pid namespace with its process 1 (pid_namespaces(7))."""
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def hang_up(self) -> bool:
+        """Close the socket: an init that still lives takes it as the driver's end, and ends. False:
+        it was closed before."""
+        if self._socket is None:
+            return False
+        self._socket.close()
+        self._socket = None
+        return True
+
+    def close(self) -> None:
+        self.hang_up()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
