@@ -13,13 +13,14 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from ocisbx.backends.base import Clock, Step
+from ocisbx.backends.base import START_TIMEOUT_S, Clock, Step
 from ocisbx.backends.channel import InitChannel
 from ocisbx.backends.endings import SETTLE_S, Escalation, Ways, measured
 from ocisbx.backends.wishes import Wishes
 from ocisbx.cgroup.box import INNER
 from ocisbx.init import protocol
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
+from ocisbx.probe.speed import slowness
 from ocisbx.runtime.log import error_words
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class OciExecution:
         self._started = False
         self._report: End | StartFailure | None = None
         self._exited: protocol.Exited | None = None
+        self._start_timeout_s = call.start_timeout_s or START_TIMEOUT_S
         self._timeout_at: float | None = None
         self._cleanup_at: float | None = None
         # Why it was given up before the payload ran.
@@ -106,7 +108,7 @@ class OciExecution:
         finally:
             theirs.close()
             os.close(null)
-        self._timeout_at = time.monotonic() + self._call.start_timeout_s
+        self._timeout_at = time.monotonic() + self._start_timeout_s
         self._tell(Step.RUNTIME_STARTED)
 
     def wait(self, timeout_s: float | None = None) -> Verdict | Failure | None:
@@ -239,11 +241,19 @@ class OciExecution:
     def _on_timeout(self, now: float) -> None:
         if self._ready:
             self._ending.begin(Reason.TIMEOUT, now, self._plan.grace_s)
-        else:
-            self._given_up = (
-                f"it had not started the container after {self._call.start_timeout_s:g} s"
-            )
-            self._give_up()
+            return
+        # How slow this machine is, is measured only when a runtime is late.
+        passed_s, self._start_timeout_s = self._start_timeout_s, self._patience_s()
+        if self._start_timeout_s > passed_s:
+            self._timeout_at = now + self._start_timeout_s - passed_s
+            return
+        self._given_up = f"it had not started the container after {passed_s:.3g} s"
+        self._give_up()
+
+    def _patience_s(self) -> float:
+        """How long the runtime may take to start the container, on this machine."""
+        given = self._call.start_timeout_s
+        return START_TIMEOUT_S * slowness() if given is None else given
 
     # ------------------------------------------------------------------------------- the init
     def _take_packet(self) -> None:
