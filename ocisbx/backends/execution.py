@@ -83,8 +83,9 @@ class OciExecution:
         self._cleanup_at: float | None = None
         # Why it was given up before the payload ran.
         self._given_up = ""
-        # Files of the cgroup whose limits did not hold to the end.
+        # Files of the cgroup whose limits did not hold to the end, and why.
         self.lost_limits: tuple[str, ...] = ()
+        self.loss = ""
         self.verdict: Verdict | Failure | None = None
 
     def start(self) -> None:
@@ -364,7 +365,8 @@ class OciExecution:
         ):
             return
         self.clock.runtime_ended = time.monotonic()
-        self.lost_limits = () if self.box is None else tuple(self.box.lost())
+        if self.box is not None and (lost := self.box.lost()):
+            self.lost_limits, self.loss = tuple(lost), self.box.loss()
         self.verdict = classify(self._evidence())
 
     def _evidence(self) -> Evidence:

@@ -177,7 +177,8 @@ def choose_way(mount: str, own: str, manager: str, root: str = "/") -> tuple[Way
         # Only the root of the whole hierarchy has no type; it may have processes and children.
         typed = os.path.exists(join(mount, f"{own}/cgroup.type"))
         return ("below" if typed else "sibling"), own
-    if os.path.isdir(mount + manager) and any(user_buses(os.geteuid(), root)):
+    # Where the manager's own part cannot be written (a read-only mount), a scope of it cannot be.
+    if os.access(mount + manager, os.W_OK) and any(user_buses(os.geteuid(), root)):
         return "scope", ""
     return ("sibling", parent) if parent_is_ours else ("none", "")
 
