@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.box import eventually
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 MOUNTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 REMEDY = (
@@ -25,7 +26,6 @@ REMEDY = (
     "`systemd-run --user --scope -p Delegate=yes tools/test`"
 )
 ENTER = 'echo $$ >"$0/cgroup.procs" && exec "$@"'
-PATIENCE_S = 20.0
 
 
 def delegated_parent() -> Path:
@@ -49,8 +49,8 @@ def cgroup() -> Iterator[str]:
     yield str(path)
     if path.exists():
         (path / "cgroup.kill").write_text("1", encoding="ascii")
-        eventually(lambda: not members(path))
-        eventually(lambda: remove(path))
+        assert eventually(lambda: not members(path))
+        assert eventually(lambda: remove(path))
 
 
 def remove(path: Path) -> bool:
@@ -76,13 +76,6 @@ def members(cgroup: Path | str) -> set[int]:
         except OSError:
             continue
     return found
-
-
-def eventually(check: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + patience_s
-    while not check():
-        assert time.monotonic() < deadline, "it did not come to be in time"
-        time.sleep(0.01)
 
 
 def state(pid: int) -> str:

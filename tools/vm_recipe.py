@@ -37,7 +37,7 @@ class Guest:
         return Recipe(f"vm-{self.suite}", "", "minbase", packages, suite=self.suite)
 
 
-GUESTS = {one.suite: one for one in (Guest("bookworm", "3.11"),)}
+GUESTS = {one.suite: one for one in (Guest("bookworm", "3.11"), Guest("trixie", "3.13"))}
 
 _PACKAGES = (
     "busybox-static",  # the initial RAM disk
@@ -56,7 +56,7 @@ _PACKAGES = (
     "udev",
     "uidmap",
 )
-_MORE = {"bookworm": ("runsc",)}
+_MORE = {"bookworm": ("runsc",), "trixie": ("runsc",)}
 
 # The kernel's packages are unpacked, not installed: their scripts would build an initial RAM disk
 # and a boot loader's menu.

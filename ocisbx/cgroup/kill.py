@@ -32,11 +32,6 @@ GONE = (0, errno.ENOENT)
 NO_CGROUP = (errno.ENOTEMPTY, errno.ENOTDIR, errno.ELOOP)
 
 
-def cgroup_name(container_id: str) -> str:
-    """What the cgroup of a sandbox is called, wherever it lies."""
-    return f"ocisbx-{container_id}"
-
-
 def kill_cgroup(path: str) -> None:
     """SIGKILL to everything in the cgroup and below, frozen, stopped and traced processes too.
 

@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "bundle": ("bundle", "make, check, run, rerun and compare bundles"),
     "inspect": ("inspect", "show a container's or a bundle's config.json, owner and runtime"),
     "ps": ("inspect", "list the containers that run now"),
+    "stats": ("stats", "show what the containers that run now use"),
     "gc": ("inspect", "remove what dead owners left behind"),
     "doctor": ("host", "examine this host; each finding with its remedy"),
     "features": ("host", "what this host and each of its runtimes can do"),
@@ -31,7 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 # Verbs of the interface that this version does not have yet.
 LATER = (
-    "shell", "start", "exec", "attach", "wait", "logs", "stats", "stop", "kill", "rm", "cp",
+    "shell", "start", "exec", "attach", "wait", "logs", "stop", "kill", "rm", "cp",
     "session", "pool", "expect", "bench",
 )  # fmt: skip
 

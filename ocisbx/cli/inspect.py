@@ -8,6 +8,7 @@ from typing import Any
 
 from ocisbx.audit import REDACTED, redact
 from ocisbx.backends.gc import collect
+from ocisbx.backends.live import live_owners
 from ocisbx.backends.names import lookup_name
 from ocisbx.backends.observe import observe_bundle
 from ocisbx.bundle.kept import read_config
@@ -166,28 +167,12 @@ def ps_main(arguments: list[str]) -> int:
     if wants_help(PS, parsed):
         return 0
     refuse_words(PS, parsed)
-    rows = [_row(owner) for owner in _live()]
+    rows = [_row(owner) for owner in live_owners()]
     if "json" in parsed.options:
         put_json(rows)
         return 0
     put_table(PS_COLUMNS, [{**row, "command": shlex.join(row["command"])} for row in rows])
     return 0
-
-
-def _live() -> list[Owner]:
-    try:
-        names = bundle_names()
-    except OSError:
-        return []
-    found = []
-    for name in names:
-        try:
-            owner = read_owner(f"{find_places().bundles}/{name}")
-        except BundleError:
-            continue
-        if owner.alive():
-            found.append(owner)
-    return sorted(found, key=lambda owner: owner.created_at)
 
 
 def _row(owner: Owner) -> dict[str, Any]:

@@ -53,6 +53,10 @@ KINDS: dict[str, Kind] = {
 # cpu.max: the kernel's own period. Its smallest quota is 1 ms, which is 0.01 processors.
 CPU_PERIOD_USEC = 100_000
 
+# block/bfq-iosched.h: BFQ_MAX_WEIGHT. Its default is 100 too.
+BFQ_FILE = "io.bfq.weight"
+MAX_BFQ_WEIGHT = 1000
+
 RATES: dict[str, str] = {
     "read_bps": "rbps",
     "write_bps": "wbps",
@@ -306,6 +310,9 @@ def _disks(merged: LimitsTable, host: Host) -> tuple[IoLimit, ...]:
             if value is not None:
                 row[name] = min(value, row.get(name, value))
     files = {disk.number: disk.weight_file for disk in host.disks.values()}
+    for device, row in rows.items():
+        if "weight" in row and files[device] == BFQ_FILE:
+            row["weight"] = min(row["weight"], MAX_BFQ_WEIGHT)
     return tuple(
         IoLimit(device=device, **row, weight_file=files[device] if "weight" in row else "")
         for device, row in rows.items()

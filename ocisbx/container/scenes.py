@@ -116,6 +116,13 @@ KERNEL = (
 
 # The first that is met tells; the last one always is.
 TABLE: tuple[Row, ...] = (
+    Row(
+        "failed",
+        lambda host, _: bool(host.cgroups.trouble),
+        "a cgroup was to be had, and could not be: {trouble}",
+        "systemctl --user status  # then: {sudo}systemctl restart user@{uid}.service, which ends "
+        "all that runs below it",
+    ),
     Row("wsl2", lambda host, _: is_wsl(host) and is_old(host), "WSL2 with hybrid cgroups", WSL),
     Row(
         "old-outside",
@@ -243,6 +250,7 @@ def find_scene(host: Host, needed: Collection[str] = NEEDED) -> Scene:
     words = {
         "sudo": "" if host.uid == 0 else "sudo ",
         "uid": host.uid,
+        "trouble": host.cgroups.trouble,
         "mount": host.cgroups.mount,
         "parent": host.cgroups.parent,
         "needed": ", ".join(sorted(wanted)),

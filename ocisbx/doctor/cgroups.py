@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING
 
 from ocisbx.container.scenes import NEEDED, find_scene, is_old
 from ocisbx.doctor.finding import Finding, Severity
+from ocisbx.probe.cgroups import CONTROLLERS
 from ocisbx.quirks import find_quirks
 from ocisbx.result import EnforcementState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ocisbx.doctor.evidence import Evidence
+    from ocisbx.result import Enforced
 
 
 def check_limits(seen: Evidence) -> Iterator[Finding]:
-    """Limits of the default preset that no working runtime holds."""
+    """Whether the limits of the default preset hold, on the first runtime that works."""
     tried = next((trial for trial in seen.trials if trial.works), None)
     if tried is None:
         return
@@ -26,20 +28,41 @@ def check_limits(seen: Evidence) -> Iterator[Finding]:
         for name in NEEDED
         if name in claimed and claimed[name].state is not EnforcementState.ENFORCED
     }
-    if not lost:
-        return
-    scene, place = find_scene(seen.host), seen.host.cgroups
-    where = f"hierarchy {place.hierarchy}, own cgroup {place.own or 'unknown'}"
+    yield _lost(seen, lost) if lost else _held(seen)
+
+
+def _lost(seen: Evidence, lost: Mapping[str, Enforced]) -> Finding:
+    scene = find_scene(seen.host)
     reasons = "; ".join(dict.fromkeys(entry.how for entry in lost.values()))
-    yield Finding(
+    # Who refuses a limit says the same of the environment.
+    told = "" if scene.seen in reasons else f": {scene.seen}"
+    return Finding(
         name="limits-not-held",
         severity=Severity.WEAKENS,
-        evidence=f"{reasons} ({where}: {scene.seen})",
+        evidence=f"{reasons} ({_place(seen)}{told})",
         consequence=f"limits of {' and '.join(lost)} are not enforced: a payload can use up the "
         "host's. Presets go on without them; --memory, --pids-limit and --cpus are refused unless "
         "--allow-degraded names them. --timeout, --ulimit and the end of all processes hold",
         remedy=scene.remedy,
     )
+
+
+def _held(seen: Evidence) -> Finding:
+    there = seen.host.cgroups.controllers
+    missing = [name for name in CONTROLLERS if name not in there]
+    lacking = f"; limits that need {', '.join(missing)} do not" if missing else ""
+    return Finding(
+        name="limits-held",
+        severity=Severity.INFORMS,
+        evidence=f"{find_scene(seen.host).seen} ({_place(seen)})",
+        consequence=f"limits hold that need {', '.join(there)}{lacking}",
+        remedy=find_scene(seen.host, CONTROLLERS).remedy,
+    )
+
+
+def _place(seen: Evidence) -> str:
+    place = seen.host.cgroups
+    return f"hierarchy {place.hierarchy}, own cgroup {place.own or 'unknown'}"
 
 
 def check_hybrid(seen: Evidence) -> Iterator[Finding]:

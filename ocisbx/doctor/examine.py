@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ocisbx import init
 from ocisbx.backends.trial import Trier
+from ocisbx.cgroup.place import settle
 from ocisbx.config import SandboxConfig
 from ocisbx.container.merge import merge_preset
 from ocisbx.container.select import show_runtime
@@ -25,8 +26,10 @@ from ocisbx.doctor.host import (
 )
 from ocisbx.doctor.runtimes import check_profile, check_replaceable, check_runtimes
 from ocisbx.doctor.strangers import strangers
-from ocisbx.errors import RuntimeMissing
+from ocisbx.errors import CgroupError, RuntimeMissing
 from ocisbx.places import find_places
+from ocisbx.probe import cgroups as probe
+from ocisbx.probe.cgroups import doubted
 from ocisbx.probe.gather import gather
 from ocisbx.probe.ownership import owned_by, writable_by_others
 from ocisbx.probe.packages import closed_holes
@@ -103,12 +106,31 @@ def try_all(trier: Trier, tell: Tell) -> tuple[Host, tuple[Trial, ...]]:
     """How each runtime that is here does, and the Host record with what came of it."""
     tell("looking for runtimes")
     found = look()
+    trouble = place_trouble()
     trials = []
-    for runtime in found.runtimes:
-        tell(f"trying {show_runtime(runtime)}")
-        trials.append(trier.try_runtime(runtime))
-    runtimes = tuple(trial.runtime for trial in trials)
-    return found.model_copy(update={"runtimes": runtimes}), tuple(trials)
+    with doubted(trouble):
+        for runtime in found.runtimes:
+            tell(f"trying {show_runtime(runtime)}")
+            trials.append(trier.try_runtime(runtime))
+    changes: dict[str, object] = {"runtimes": tuple(trial.runtime for trial in trials)}
+    if trouble:
+        place = {"way": "none", "parent": "", "controllers": (), "trouble": trouble}
+        changes["cgroups"] = found.cgroups.model_copy(update=place)
+    return found.model_copy(update=changes), tuple(trials)
+
+
+def place_trouble() -> str:
+    """Why no cgroup can be made where it looks as if one could; empty: it can, or looks not so.
+
+    A scope is asked for, and controllers are enabled, as for any sandbox.
+    """
+    site = probe.look()
+    try:
+        if site.way != "none":
+            settle(site)
+    except CgroupError as error:
+        return str(error)
+    return ""
 
 
 def look() -> Host:

@@ -44,7 +44,7 @@ def test_timeout_ends_with_kill_after_the_grace(box: Box) -> None:
 
 
 def test_no_grace_is_kill_at_once(box: Box) -> None:
-    result = box.sh(ON_TERM.format(code=5), timeout_s=0.4, grace_s=0)
+    result = box.sh(ON_TERM.format(code=5), timeout_s=1.0, grace_s=0)
     assert (result.termination, result.stdout) == (T.TIMED_OUT, b"ready\n")
 
 

@@ -21,7 +21,8 @@ from ocisbx.cgroup.kill import (
     remove_cgroup,
     wait_empty,
 )
-from tests.cgroups import cgroup, eventually, members, start, state
+from tests.box import eventually
+from tests.cgroups import cgroup, members, start, state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +51,7 @@ def started(path: str, argv: Sequence[str], count: int = 1) -> Iterator[set[int]
     """The pids of the members, once there are so many."""
     process = start(path, argv)
     try:
-        eventually(lambda: len(members(path)) >= count or process.poll() is not None)
+        assert eventually(lambda: len(members(path)) >= count or process.poll() is not None)
         assert len(members(path)) >= count
         yield members(path)
     finally:
@@ -68,7 +69,7 @@ def assert_dead(pids: set[int]) -> None:
 def test_a_tree_of_two_hundred_processes(cgroup: str, kill: Callable[[str], None]) -> None:
     with started(cgroup, python("tree", str(TREE)), TREE) as pids:
         assert len(pids) == TREE
-        eventually(lambda: sum(state(pid) == "T" for pid in pids) >= LEAST_OF_EACH)
+        assert eventually(lambda: sum(state(pid) == "T" for pid in pids) >= LEAST_OF_EACH)
         orphans = [pid for pid in pids if parent(pid) not in pids]
         assert len(orphans) >= LEAST_OF_EACH
         kill(cgroup)
@@ -86,7 +87,9 @@ def parent(pid: int) -> int:
 def test_a_frozen_cgroup(cgroup: str, kill: Callable[[str], None]) -> None:
     with started(cgroup, python("tree", "8"), 8) as pids:
         Path(cgroup, "cgroup.freeze").write_text("1", encoding="ascii")
-        eventually(lambda: "frozen 1" in Path(cgroup, "cgroup.events").read_text(encoding="ascii"))
+        assert eventually(
+            lambda: "frozen 1" in Path(cgroup, "cgroup.events").read_text(encoding="ascii")
+        )
         kill(cgroup)
         assert wait_empty(cgroup, 10)
         assert_dead(pids)
@@ -98,7 +101,9 @@ def test_a_frozen_cgroup_below(cgroup: str, kill: Callable[[str], None]) -> None
     os.makedirs(below)
     with started(below, python("tree", "8"), 8) as pids:
         Path(cgroup, "c", "cgroup.freeze").write_text("1", encoding="ascii")
-        eventually(lambda: "frozen 1" in Path(below, "cgroup.events").read_text(encoding="ascii"))
+        assert eventually(
+            lambda: "frozen 1" in Path(below, "cgroup.events").read_text(encoding="ascii")
+        )
         kill(cgroup)
         assert wait_empty(cgroup, 10)
         assert_dead(pids)
@@ -122,7 +127,7 @@ def test_a_threaded_cgroup_below(cgroup: str, kill: Callable[[str], None]) -> No
     threaded.mkdir()
     (threaded / "cgroup.type").write_text("threaded", encoding="ascii")
     with started(cgroup, python("threads", str(threaded))) as pids:
-        eventually(lambda: (threaded / "cgroup.threads").read_text(encoding="ascii"))
+        assert eventually(lambda: (threaded / "cgroup.threads").read_text(encoding="ascii"))
         kill(cgroup)
         assert wait_empty(cgroup, 10)
         assert_dead(pids)

@@ -15,6 +15,7 @@ from ocisbx.quirks import UNTOLD_VERSION
 from ocisbx.result import EnforcementState
 from tests.unit.doctor_evidence import (
     CRUN,
+    DELEGATED,
     LOST,
     OLD_RUNSC,
     OWN,
@@ -149,8 +150,28 @@ def test_limits_that_do_not_hold_are_told_by_environment() -> None:
     )
     assert "no systemd user manager" in finding.evidence
     assert finding.remedy.startswith("sudo loginctl enable-linger 1000")
+    assert "limits-held" not in by_name(seen(good(), held=LOST, cgroups=cron))
     unknown = by_name(seen(good(), held=LOST, cgroups=Cgroups(hierarchy="none")))
     assert "own cgroup unknown" in unknown["limits-not-held"].evidence
+
+
+def test_limits_that_hold_are_told_with_those_that_do_not() -> None:
+    finding = by_name(seen(good()))["limits-held"]
+    assert finding.severity is Severity.INFORMS
+    assert "a delegated unit of the systemd user manager" in finding.evidence
+    assert finding.consequence == "limits hold that need cpu, cpuset, io, memory, pids"
+    assert finding.remedy == ""
+    usual = DELEGATED.model_copy(update={"controllers": ("cpu", "memory", "pids")})
+    finding = by_name(seen(good(), cgroups=usual))["limits-held"]
+    assert finding.consequence.endswith("memory, pids; limits that need cpuset, io do not")
+    assert "delegate.conf" in finding.remedy
+
+
+def test_a_manager_that_failed_is_quoted() -> None:
+    failed = DELEGATED.model_copy(update={"way": "none", "trouble": "the manager: no answer"})
+    finding = by_name(seen(good(), held=LOST, cgroups=failed))["limits-not-held"]
+    assert "the manager: no answer" in finding.evidence
+    assert finding.remedy.startswith("systemctl --user status")
 
 
 @pytest.mark.parametrize("hierarchy", ["hybrid", "v1", "unified", "none"])
@@ -253,6 +274,7 @@ def test_programs_that_cannot_run_block() -> None:
 )  # fmt: skip
 def test_facts(kernel: str, system: dict[str, Any], name: str, severity: Severity) -> None:
     evidence = seen(good(), OWN, system=replace(SYSTEM, **system), kernel=kernel)
-    extra = [finding for finding in judge(evidence) if finding.name != "runtime-works"]
+    usual = ("runtime-works", "limits-held")
+    extra = [finding for finding in judge(evidence) if finding.name not in usual]
     assert [(finding.name, finding.severity) for finding in extra] == [(name, severity)]
     assert "{" not in extra[0].evidence + extra[0].remedy

@@ -31,7 +31,7 @@ def resolved(host: Host, **fields: Any) -> ContainerConfig:
 
 
 def spec_of(container: ContainerConfig) -> Any:
-    words = {"container_id": "x", "root": "r", "argv": ["a"], "environment": ["e"]}
+    words = {"root": "r", "argv": ["a"], "environment": ["e"]}
     return json.loads(build_spec(container, **words).to_json())  # type: ignore[arg-type]
 
 

@@ -48,7 +48,7 @@ def test_a_sound_container_matches_its_config() -> None:
     assert posture.mismatches == ()
     assert {one.name for one in posture.rows if one.warning} == {"cpus"}
     assert {one.name for one in posture.rows if one.source != "live"} == {
-        "kernel", "memory", "cpus", "pids", "timeout", "environment",
+        "kernel", "memory", "swap", "cpus", "pids", "timeout", "environment",
     }  # fmt: skip
     assert row(posture, "host_writable").holds == "/home/ada/project"
     assert row(posture, "user_namespace").holds == f"uid 0 inside is uid {CALLER} on this machine"
