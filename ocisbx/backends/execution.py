@@ -161,7 +161,8 @@ class OciExecution:
         """What the payload and all that it started used, as far as it was measured."""
         runtime = None if self._child is None else self._child.status
         used = None if self.box is None else self.box.used()
-        return measured(self._exited, runtime, used, self._wall_s())
+        inside = self._entered is not None
+        return measured(self._exited, runtime, used, self._wall_s(), runtime_inside=inside)
 
     def _wall_s(self) -> float | None:
         """From the payload's start to the container's end, or to now."""
@@ -369,6 +370,9 @@ class OciExecution:
         ):
             return
         self.clock.runtime_ended = time.monotonic()
+        if self.box is not None:
+            # Of a payload without a report.
+            self.box.note()
         self.lost_limits = () if self.box is None else tuple(self.box.lost())
         self.verdict = classify(self._evidence())
 
