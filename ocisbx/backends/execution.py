@@ -161,7 +161,13 @@ class OciExecution:
         """What the payload and all that it started used, as far as it was measured."""
         runtime = None if self._child is None else self._child.status
         used = None if self.box is None else self.box.used()
-        return measured(self._exited, runtime, used, self.clock.payload_s())
+        return measured(
+            self._exited,
+            runtime,
+            used,
+            self.clock.payload_s(),
+            runtime_inside=self._entered is not None,
+        )
 
     def close(self) -> None:
         """End what still runs, take the container away, free every descriptor; idempotent."""
@@ -365,8 +371,11 @@ class OciExecution:
         ):
             return
         self.clock.runtime_ended = time.monotonic()
-        if self.box is not None and (lost := self.box.lost()):
-            self.lost_limits, self.loss = tuple(lost), self.box.loss()
+        if self.box is not None:
+            # Of a payload without a report.
+            self.box.note()
+            if lost := self.box.lost():
+                self.lost_limits, self.loss = tuple(lost), self.box.loss()
         self.verdict = classify(self._evidence())
 
     def _evidence(self) -> Evidence:

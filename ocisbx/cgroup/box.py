@@ -169,9 +169,10 @@ class Box:
         self._before = self._last = self._read()
 
     def note(self) -> None:
-        """The payload has ended and P/c is still there: before Linux 6.11 a fork that was refused
-        is counted where it was tried, not where the limit is."""
-        self._inner_pids_hits = read_pids_limit_hits(f"{self.path}/{INNER}") or 0
+        """The payload has ended and P/c may still be there: before Linux 6.11 a fork that was
+        refused is counted where it was tried, not where the limit is."""
+        hits = read_pids_limit_hits(f"{self.path}/{INNER}") or 0
+        self._inner_pids_hits = max(hits, self._inner_pids_hits)
 
     def used(self) -> Used:
         """Before the start and now; what cannot be read any more is as it was last read."""
