@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ocisbx.backends.base import START_TIMEOUT_S
 from ocisbx.result import Pressure, ResourceUsage
 
 if TYPE_CHECKING:
@@ -30,6 +31,25 @@ COUNTED_S: dict[str, str] = {
 }
 # In the order of Pressure's fields.
 PRESSURES = ("cpu", "memory", "io")
+
+
+class Patience:
+    """How long a runtime may take to start the container: `given` seconds, or by this machine."""
+
+    def __init__(self, given: float | None) -> None:
+        self.limit_s = given or START_TIMEOUT_S
+        self._renewable = given is None
+
+    def renew(self) -> float:
+        """The time is up: how many more seconds it gets. How slow this machine is, is measured
+        only now, when a runtime is late."""
+        if not self._renewable:
+            return 0.0
+        from ocisbx.probe.speed import slowness  # noqa: PLC0415 -- for who is late only
+
+        passed_s, self.limit_s = self.limit_s, START_TIMEOUT_S * slowness()
+        self._renewable = False
+        return self.limit_s - passed_s
 
 
 class Ways(NamedTuple):

@@ -13,9 +13,9 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from ocisbx.backends.base import START_TIMEOUT_S, Clock, Step
+from ocisbx.backends.base import Clock, Step
 from ocisbx.backends.channel import InitChannel
-from ocisbx.backends.endings import SETTLE_S, Escalation, Ways, measured
+from ocisbx.backends.endings import SETTLE_S, Escalation, Patience, Ways, measured
 from ocisbx.backends.wishes import Wishes
 from ocisbx.cgroup.box import INNER
 from ocisbx.init import protocol
@@ -78,7 +78,7 @@ class OciExecution:
         self._started = False
         self._report: End | StartFailure | None = None
         self._exited: protocol.Exited | None = None
-        self._start_timeout_s = call.start_timeout_s or START_TIMEOUT_S
+        self._patience = Patience(call.start_timeout_s)
         self._timeout_at: float | None = None
         self._cleanup_at: float | None = None
         # Why it was given up before the payload ran.
@@ -107,7 +107,7 @@ class OciExecution:
         finally:
             theirs.close()
             os.close(null)
-        self._timeout_at = time.monotonic() + self._start_timeout_s
+        self._timeout_at = time.monotonic() + self._patience.limit_s
         self._tell(Step.RUNTIME_STARTED)
 
     def wait(self, timeout_s: float | None = None) -> Verdict | Failure | None:
@@ -129,8 +129,7 @@ class OciExecution:
 
     @property
     def init_pid(self) -> int:
-        """Process 1 of the container, as we number it; 0 before it is there, and where none is
-        told."""
+        """Process 1 of the container, as we number it; 0 where none is told (yet)."""
         return self._init.pid
 
     @property
@@ -241,20 +240,11 @@ class OciExecution:
         if self._ready:
             self._ending.begin(Reason.TIMEOUT, now, self._plan.grace_s)
             return
-        # How slow this machine is, is measured only when a runtime is late.
-        passed_s, self._start_timeout_s = self._start_timeout_s, self._patience_s()
-        if self._start_timeout_s > passed_s:
-            self._timeout_at = now + self._start_timeout_s - passed_s
+        if (more_s := self._patience.renew()) > 0:
+            self._timeout_at = now + more_s
             return
-        self._given_up = f"it had not started the container after {passed_s:.3g} s"
+        self._given_up = f"it had not started the container after {self._patience.limit_s:.3g} s"
         self._give_up()
-
-    def _patience_s(self) -> float:
-        """How long the runtime may take to start the container, on this machine."""
-        from ocisbx.probe.speed import slowness  # noqa: PLC0415 -- for a runtime that is late only
-
-        given = self._call.start_timeout_s
-        return START_TIMEOUT_S * slowness() if given is None else given
 
     # ------------------------------------------------------------------------------- the init
     def _take_packet(self) -> None:

@@ -1,9 +1,10 @@
 """A driver that dies of SIGKILL at one point of a call, again and again: test_killed_driver.py.
 
-`killed_driver.py RUNTIME WORKSPACE MARK DEATHS [LIMITS]` compiles one plan and forks so many drivers
-a round; LIMITS is a JSON object. It is the subreaper of all that they leave, and its cgroup has no
-siblings but those of its sandboxes, so that nothing can hide; after each round a fresh process
-collects, and one line of JSON tells what is still there: {"round", "deaths", "collected", "left"}.
+`killed_driver.py RUNTIME WORKSPACE MARK DEATHS [LIMITS]` compiles one plan and forks so many
+drivers a round; LIMITS is a JSON object. It is the subreaper of all that they leave, and its cgroup
+has no siblings but those of its sandboxes, so that nothing can hide; after each round a fresh
+process collects, and one line of JSON tells what is still there: {"round", "deaths", "collected",
+"left"}.
 """
 
 from __future__ import annotations
