@@ -221,7 +221,7 @@ Grace = Annotated[
 ]
 Size = Annotated[int, _parsed(quantities.parse_size), _either(*_SIZE)]
 Memory = Annotated[int, _parsed(quantities.parse_memory), WithJsonSchema(_LIMIT)]
-Swap = Annotated[int, _parsed(quantities.parse_size_limit), WithJsonSchema(_LIMIT)]
+Swap = Annotated[int, _parsed(quantities.parse_swap), WithJsonSchema(_LIMIT)]
 Cpus = Annotated[
     float,
     _parsed(quantities.parse_cpus),
@@ -245,7 +245,7 @@ Pids = Annotated[
 Sandboxes = Annotated[
     int,
     _parsed(quantities.parse_sandboxes),
-    _either({"type": "integer", "minimum": 1}, _NUMBER, _UNLIMITED),
+    _either({"type": "integer", "minimum": 1}, _INTEGER, _UNLIMITED),
 ]
 Rate = Annotated[
     int, _parsed(lambda value: quantities.parse_size(value, minimum=1)), _either(*_SIZE)

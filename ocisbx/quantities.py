@@ -21,6 +21,8 @@ UNLIMITED_WORDS = ("unlimited", "-1")
 # Below it no runtime can start anything; nearly always a forgotten unit (`512` for `512M`).
 MIN_MEMORY_BYTES = 1 << 20
 MAX_BYTES = (1 << 63) - 1
+# include/linux/page_counter.h: LONG_MAX is "max", in pages of up to 64 KiB.
+MAX_MEMORY_BYTES = MAX_BYTES - (1 << 17)
 # CONFIG_NR_CPUS is 8192 at most.
 MAX_CPU = 8191
 # block/blk-throttle.c: operations are counted in an unsigned int.
@@ -85,7 +87,20 @@ def parse_size_limit(value: object, *, minimum: int = 0) -> int:
 
 def parse_memory(value: object) -> int:
     """A memory limit in bytes, at least 1 MiB, or UNLIMITED."""
-    return parse_size_limit(value, minimum=MIN_MEMORY_BYTES)
+    return _bounded(value, MIN_MEMORY_BYTES)
+
+
+def parse_swap(value: object) -> int:
+    """Memory and swap together, in bytes, or UNLIMITED."""
+    return _bounded(value, 0)
+
+
+def _bounded(value: object, minimum: int) -> int:
+    size = parse_size_limit(value, minimum=minimum)
+    if size > MAX_MEMORY_BYTES:
+        why = "the kernel takes so much for no limit"
+        raise refusal(value, "a limit of memory", why, remedy="-1 is no limit")
+    return size
 
 
 def parse_integer(value: object, noun: str, minimum: int, maximum: int) -> int:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
+MIB = 1 << 20
+
 
 class Quirks(NamedTuple):
     """How one runtime, from one version on, is driven."""
@@ -37,6 +39,9 @@ class Quirks(NamedTuple):
     # Puts no container into a cgroup: it is started in the container's itself, with all that it
     # starts.
     enters_cgroup: bool = False
+    # Has systemd make the container's cgroup, for who runs a kept bundle by hand (it wins over what
+    # stands before it); None: it cannot, and is started in one that holds the limits.
+    systemd_flag: str | None = "--systemd-cgroup"
     # What it keeps in its --root for the next container, with the modes: (name, mode).
     kept_state: tuple[tuple[str, int], ...] = ()
     # Copies itself into memory before it starts anything, unless it runs from a sealed copy.
@@ -61,9 +66,11 @@ class Quirks(NamedTuple):
     cause_first: bool = False
     # Makes mount points in the root that it is given, also below what it mounts over.
     writes_root: bool = False
-    # What the container's cgroup has to hold for it to start at all (measured: see the manual).
-    memory_floor_bytes: int = 1 << 20
-    pids_floor: int = 1
+    # What the container's cgroup has to hold for it to start, with some room (measured in Debian
+    # 12's guest of two processors; Go's runtimes start more threads where there are more).
+    memory_floor_bytes: int = MIB
+    # The init and the payload.
+    pids_floor: int = 2
     # `rro`, `rnosuid`, `rnodev` are known mount options (runtime-spec 1.1.0).
     recursive_options: bool = True
 
@@ -80,6 +87,7 @@ GVISOR = Quirks(
     # The default overlay would keep what is written to a writable root.
     global_args=("--ignore-cgroups", "--overlay2=none"),
     enters_cgroup=True,
+    systemd_flag=None,
     features=True,
     user_kernel=True,
     platforms=GVISOR_PLATFORMS,
@@ -121,6 +129,9 @@ TABLE: tuple[Quirks, ...] = (
     Quirks(
         name="runc",
         since=(1, 2),
+        # 7.9 MiB: `runc init` is a Go program, and counts as the container.
+        memory_floor_bytes=12 * MIB,
+        pids_floor=8,
         socket_args=("--preserve-fds", "1"),
         joins_root=True,
         idmapped_mounts=True,
@@ -130,6 +141,9 @@ TABLE: tuple[Quirks, ...] = (
     Quirks(
         name="runc",
         since=(0,),
+        # 12.6 MiB: it copies itself into memory first.
+        memory_floor_bytes=16 * MIB,
+        pids_floor=8,
         socket_args=("--preserve-fds", "1"),
         joins_root=True,
         features=True,

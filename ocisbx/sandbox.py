@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ocisbx.backends.base import START_TIMEOUT_S, Call
+from ocisbx.backends.base import Call
 from ocisbx.calls import Renewal, Waiting, run_plan
 from ocisbx.capture import check_input
 from ocisbx.values import check_command
@@ -35,10 +35,12 @@ class Sandbox:
         config: SandboxConfig | None = None,
         *,
         audit: bool = True,
-        start_timeout_s: float = START_TIMEOUT_S,
+        start_timeout_s: float | None = None,
         **fields: Any,  # noqa: ANN401 -- typed where they arrive
     ) -> None:
         """`fields` are those of SandboxConfig, over `config` where both are given.
+        `start_timeout_s`: after this time a runtime has hung that has not started the container;
+        None: 20 s, and on a slow machine as many times more.
 
         Raises:
             ConfigError: a field is unknown or wrong.

@@ -87,11 +87,18 @@ class Escalation:
 
 
 def measured(
-    exited: Exited | None, runtime: Status | None, used: Used | None, wall_s: float | None
+    exited: Exited | None,
+    runtime: Status | None,
+    used: Used | None,
+    wall_s: float | None,
+    *,
+    runtime_inside: bool = False,
 ) -> ResourceUsage:
     """What the payload used, by its init and by its cgroup, and what its runtime used beside.
 
     The cgroup knows all that ran in it; the init only those that were waited for (getrusage(2)).
+    `runtime_inside`: of a runtime in the same cgroup only what it used before the payload started
+    can be told apart.
     """
     told = ResourceUsage(wall_s=wall_s)
     if exited is not None:
@@ -103,7 +110,14 @@ def measured(
             # The runtime has waited for the init, whose time is in its own sum (getrusage(2)).
             runtime_cpu_s=None if runtime is None else max(0.0, runtime.cpu_s - total_s),
         )
-    return told if used is None else told._replace(**_counted(used))
+    if used is None:
+        return told
+    if runtime_inside:
+        before = used.before
+        parts = (before.cpu_user_usec, before.cpu_system_usec)
+        known = [usec for usec in parts if usec is not None]
+        told = told._replace(runtime_cpu_s=_seconds(sum(known)) if known else None)
+    return told._replace(**_counted(used))
 
 
 def _counted(used: Used) -> dict[str, Any]:

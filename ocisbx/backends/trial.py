@@ -1,4 +1,5 @@
-"""Trial: a runtime tried for real, with the default profile and the init's self-test, in 5 s.
+"""Trial: a runtime tried for real, with the default profile and the init's self-test, in 5 s (on a
+slow machine in as many times more: probe.speed).
 
 What came of it is remembered (`probe.remembered`), so that a call costs a trial only once for each
 runtime, kernel and boot.
@@ -7,6 +8,7 @@ runtime, kernel and boot.
 from __future__ import annotations
 
 import time
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,11 +24,12 @@ from ocisbx.init.selftest import ARGV, SelfTest, parse_self_test
 from ocisbx.outcome import Failure
 from ocisbx.probe.gather import gather
 from ocisbx.probe.remembered import TrialRecord, runtime_memory
+from ocisbx.probe.speed import slowness
 from ocisbx.quirks import find_quirks
 from ocisbx.result import Termination
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ocisbx.host import Host, RuntimeBinary
     from ocisbx.plan import Plan
@@ -70,15 +73,16 @@ class Trier:
     """Tries runtimes on this host; looks at it once, when the first has to be tried.
 
     `again` believes nothing that is remembered; without `may_try` nothing else counts.
-    `timeout_s` is for one runtime, whatever the number of its platforms.
+    `timeout_s` is for one runtime, whatever the number of its platforms; None: TRIAL_TIMEOUT_S, by
+    the machine's speed.
     """
 
     def __init__(
-        self, *, again: bool = False, may_try: bool = True, timeout_s: float = TRIAL_TIMEOUT_S
+        self, *, again: bool = False, may_try: bool = True, timeout_s: float | None = None
     ) -> None:
         self._again = again
         self._may_try = may_try
-        self._timeout_s = timeout_s
+        self._given_timeout_s = timeout_s
         self._host: Host | None = None
         self._doubts = False
         # By path and platform: what this one has tried itself, which stands.
@@ -95,10 +99,10 @@ class Trier:
         passed: list[str] = []
         trial = Trial(runtime, "it has no platform to try")
         tried = platforms(runtime, platform)
-        until = time.monotonic() + self._timeout_s
+        started = time.monotonic()
         for number, one in enumerate(tried):
-            left_s = max(SHORTEST_S, until - time.monotonic())
-            record = self._record(runtime, one, round(left_s / (len(tried) - number), 1))
+            share_s = partial(self._share_s, started, len(tried) - number)
+            record = self._record(runtime, one, share_s)
             trial = Trial(
                 _annotated(runtime, one, record, "; ".join(passed)),
                 words=record.words,
@@ -111,8 +115,18 @@ class Trier:
             passed.append(f"{one}: {record.words}")
         return trial
 
+    def _share_s(self, started: float, sharers: int) -> float:
+        """What one of so many platforms gets of the time that is left."""
+        left_s = started + self._timeout_s - time.monotonic()
+        return round(max(SHORTEST_S, left_s) / sharers, 1)
+
+    @property
+    def _timeout_s(self) -> float:
+        given = self._given_timeout_s
+        return TRIAL_TIMEOUT_S * slowness() if given is None else given
+
     def _record(
-        self, runtime: RuntimeBinary, platform: str | None, timeout_s: float
+        self, runtime: RuntimeBinary, platform: str | None, share_s: Callable[[], float]
     ) -> TrialRecord:
         """How it did before, or does now."""
         key = (runtime.path, platform)
@@ -127,7 +141,7 @@ class Trier:
         started = time.monotonic()
         words, remedy, inside = "", "", None
         try:
-            words, inside = self._run(runtime, platform, timeout_s)
+            words, inside = self._run(runtime, platform, share_s())
         except OcisbxError as error:
             # "Ask the doctor" is no remedy for the doctor.
             words, remedy = str(error), "" if "ocisbx doctor" in error.remedy else error.remedy

@@ -53,6 +53,10 @@ KINDS: dict[str, Kind] = {
 # cpu.max: the kernel's own period. Its smallest quota is 1 ms, which is 0.01 processors.
 CPU_PERIOD_USEC = 100_000
 
+# block/bfq-iosched.h: BFQ_MAX_WEIGHT. Its default is 100 too.
+BFQ_FILE = "io.bfq.weight"
+MAX_BFQ_WEIGHT = 1000
+
 RATES: dict[str, str] = {
     "read_bps": "rbps",
     "write_bps": "wbps",
@@ -186,7 +190,7 @@ def _absent_cpus(field: str, value: object, usable: str) -> ConfigError | None:
     else:
         if not isinstance(value, float) or value <= len(there):
             return None
-        what = f"{value:g} is more than the {len(there)} processors that there are"
+        what = f"{value:g} is more processors than there are, which is {len(there)}"
         remedy = f"ask for 0.01 to {len(there)}"
     return ConfigError(f"limits.{field}: {what}", remedy=remedy)
 
@@ -195,7 +199,7 @@ def _absent_disk(merged: LimitsTable, host: Host) -> ConfigError | None:
     for key in merged.io:
         if trouble := host.disks[key].trouble:
             return ConfigError(
-                f"limits.io.{show(key)}: no disk is known by this name",
+                f"limits.io.{show(key)} is no disk",
                 why=trouble,
                 remedy="give MAJOR:MINOR of a disk: `lsblk --nodeps` lists them",
             )
@@ -306,6 +310,9 @@ def _disks(merged: LimitsTable, host: Host) -> tuple[IoLimit, ...]:
             if value is not None:
                 row[name] = min(value, row.get(name, value))
     files = {disk.number: disk.weight_file for disk in host.disks.values()}
+    for device, row in rows.items():
+        if "weight" in row and files[device] == BFQ_FILE:
+            row["weight"] = min(row["weight"], MAX_BFQ_WEIGHT)
     return tuple(
         IoLimit(device=device, **row, weight_file=files[device] if "weight" in row else "")
         for device, row in rows.items()

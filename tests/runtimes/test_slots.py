@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-import uuid
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from ocisbx import AsyncSandbox, Sandbox
 from ocisbx.backends.base import Call
 from ocisbx.calls import run_plan
 from ocisbx.errors import InvalidState, OcisbxError
 from ocisbx.probe.processes import command_line
-from ocisbx.running import CalledOff
-from tests.box import RUNTIMES, eventually, running
+from tests.box import eventually, running
 from tests.command_line import environment, ocisbx, said, start
+from tests.runtimes.capped import capped, mark, no_cap_around, of_each_kind, runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ocisbx.host import RuntimeBinary
     from tests.box import Box
 
     Holder = Callable[[], subprocess.Popen[str]]
+
+__all__ = ["mark", "no_cap_around", "runtime"]
 
 pytestmark = pytest.mark.runtime
 
@@ -48,33 +44,6 @@ async def main():
     sys.exit(any(result.exit_code != 0 for result in results))
 asyncio.run(main())
 """
-
-
-# Slots know no runtimes: one will do, and one of each kind where drivers race or die.
-KINDS = {one.name: one for one in RUNTIMES if one.name in ("crun", "runc")}
-of_each_kind = pytest.mark.parametrize("runtime", KINDS, indirect=True)
-
-
-@pytest.fixture
-def runtime(request: pytest.FixtureRequest) -> RuntimeBinary:
-    return KINDS[getattr(request, "param", min(KINDS))]
-
-
-@pytest.fixture(autouse=True)
-def _no_cap_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OCISBX_MAX_SANDBOXES", raising=False)
-
-
-def capped(box: Box, wait_s: float | None = None, **fields: Any) -> Sandbox:
-    return box.sandbox(concurrency={"max": 1, "wait_s": wait_s}, grace_s=0.2, **fields)
-
-
-@pytest.fixture
-def mark() -> Iterator[str]:
-    """An argument of `sleep` that tells the processes of this test; none may be left."""
-    made = f"86{uuid.uuid4().int % 10**9}"
-    yield made
-    assert eventually(lambda: running(made) == [])
 
 
 @of_each_kind
@@ -264,91 +233,6 @@ def test_a_signal_ends_the_waiting(
     assert finish(driver, signal.SIGTERM) == 130
 
 
-# --------------------------------------------------------------------------- threads and asyncio
-def test_who_waits_in_start_can_be_interrupted(box: Box) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    sender = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    try:
-        with capped(box).start(["sleep", "60"]):
-            sender.start()
-            with pytest.raises(KeyboardInterrupt):
-                capped(box).start(["true"])
-            assert len(list(box.bundles.iterdir())) == 1
-    finally:
-        sender.join()
-        signal.signal(signal.SIGINT, before)
-
-
-def test_who_is_called_off_does_not_start(box: Box) -> None:
-    with capped(box).start(["sleep", "60"]):
-        running = capped(box).begin(["true"])
-        time.sleep(0.1)
-        running.cancel()
-        with pytest.raises(CalledOff):
-            running.started()
-
-
-def test_the_loop_goes_on_while_calls_wait(box: Box) -> None:
-    async def main() -> tuple[float, list[int | None]]:
-        sandbox = capped(box)
-        sandbox.resolve()
-        gaps: list[float] = []
-        tasks = [asyncio.create_task(sandbox.arun(["sleep", "0.1"])) for _ in range(6)]
-        while not all(task.done() for task in tasks):
-            before = time.monotonic()
-            await asyncio.sleep(0.01)
-            gaps.append(time.monotonic() - before)
-        return sorted(gaps)[len(gaps) // 2], [task.result().exit_code for task in tasks]
-
-    median_s, codes = asyncio.run(main())
-    assert codes == [0] * 6
-    assert median_s < 0.1
-
-
-def test_a_waiting_call_can_be_cancelled(box: Box) -> None:
-    async def main() -> None:
-        async with AsyncSandbox(capped(box).config) as sandbox:
-            async with sandbox.start(["sleep", "60"]):
-                task = asyncio.create_task(sandbox.run(["true"]))
-                background = asyncio.create_task(sandbox.start(["true"]).__aenter__())
-                await asyncio.sleep(0.2)
-                started = time.monotonic()
-                for waiting in (task, background):
-                    waiting.cancel()
-                    with pytest.raises(asyncio.CancelledError):
-                        await waiting
-                assert time.monotonic() - started < 1
-            result = await sandbox.run(["true"])
-            assert result.exit_code == 0
-
-    asyncio.run(main())
-
-
-def test_more_wait_than_the_loop_has_threads(box: Box) -> None:
-    """The one that runs must be able to end while all the others wait."""
-
-    async def main() -> list[int | None]:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
-        sandbox = AsyncSandbox(capped(box).config)
-
-        async def one() -> int | None:
-            async with sandbox.start(["true"]) as running:
-                result = await running.wait()
-                assert result is not None
-                return result.exit_code
-
-        async with sandbox.start(["sleep", "60"]):
-            tasks = [asyncio.create_task(one()) for _ in range(8)]
-            await asyncio.sleep(0.3)
-        async with asyncio.timeout(60):
-            return list(await asyncio.gather(*tasks))
-
-    assert asyncio.run(main()) == [0] * 8
-
-
 # ---------------------------------------------------------------------------------- what is there
 def test_a_plan_is_made_anew_when_it_aged_while_waiting(box: Box) -> None:
     """What is protected came to be there after the plan was made."""
@@ -381,8 +265,8 @@ def test_a_hostile_slot_is_a_clear_error(box: Box) -> None:
     slot.unlink()
 
 
-# In namespaces of one's own: a directory with room for its directories and one file, which is there;
-# and a slot that belongs to somebody else.
+# In namespaces of one's own: a file system without room for a slot, and a slot that belongs to
+# somebody else.
 FULL = """
 mount -t tmpfs -o size=16k,nr_inodes=4,mode=711 none /mnt
 mkdir -m 711 /mnt/ocisbx /mnt/ocisbx/slots

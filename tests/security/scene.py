@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from ocisbx.backends.base import START_TIMEOUT_S, Call, Step
+from ocisbx.backends.base import Call, Step
 from ocisbx.calls import run_plan
 from ocisbx.errors import RuntimeFailed
 from ocisbx.presets import MASKED_PATHS_RESTRICTED
@@ -212,7 +212,7 @@ def _run(scene: Scene, mutant: Mutant | None) -> None:
         stdin=reading,
         on_stdout=on_stdout,
         on_step=lambda step: scene.finish() if step is Step.DELETING else None,
-        start_timeout_s=START_TIMEOUT_S if mutant is None or mutant.reports else SOON_S,
+        start_timeout_s=None if mutant is None or mutant.reports else SOON_S,
     )
     try:
         result = run_plan(plan, call, audit=False)
