@@ -1,7 +1,7 @@
 """What one environment of the guest looks like from inside; prints one JSON object.
 
-Started by test_environments.py in each of them, by the file's path; $KILL is a process to kill while
-the place is being taken.
+Started by test_environments.py in each of them, by the file's path. $KILL is a process to kill
+while the place is being taken.
 """
 
 from __future__ import annotations
