@@ -1,6 +1,7 @@
 """What one environment of the guest looks like from inside; prints one JSON object.
 
-Started by test_environments.py in each of them, by the file's path.
+Started by test_environments.py in each of them, by the file's path. $KILL is a process to kill
+while the place is being taken.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 from typing import Any
 
 from ocisbx.cgroup.place import settle
@@ -56,6 +58,8 @@ def main() -> None:
     host = record()
     scene = find_scene(host, sys.argv[1:] or NEEDED)
     told = {"cgroups": host.cgroups.model_dump(), "scene": scene.name, "remedy": scene.remedy}
+    if killed := os.environ.get("KILL"):
+        threading.Timer(1, subprocess.call, [["sudo", "kill", "-KILL", killed]]).start()
     told["used"] = use_place()
     sys.stdout.write(json.dumps(told) + "\n")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,8 +91,15 @@ def under_cron(user: str, line: str, place: Path) -> str:
         sudo("rm /etc/cron.d/ocisbx-test")
 
 
-def seen_in(name: str, line: str = LOOK) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(output(ENTER[name](line)).splitlines()[-1])
+def seen_in(name: str, lines: str = LOOK) -> dict[str, Any]:
+    """What the last of the lines prints; from a file, as systemd-run(1) changes words with $."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".sh") as script:
+        script.write(lines)
+        script.flush()
+        Path(script.name).chmod(0o644)
+        found: dict[str, Any] = json.loads(
+            output(ENTER[name](f"sh {script.name}")).splitlines()[-1]
+        )
     return found
 
 
@@ -226,9 +234,9 @@ def test_a_manager_that_does_not_answer(dies: bool) -> None:  # noqa: FBT001 -- 
     forget_other()
     _, pid = start_manager()
     sudo(f"kill -STOP {pid}")
-    killer = f"(sleep 3; sudo kill -KILL {pid}) & " if dies else ""
+    killed = f"KILL={pid} " if dies else ""
     try:
-        told = seen_in("service without manager", killer + LOOK)
+        told = seen_in("service without manager", killed + LOOK)
     finally:
         sudo(f"kill -CONT {pid} 2>/dev/null || true")
     assert told["cgroups"]["way"] == "scope"
