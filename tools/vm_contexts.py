@@ -149,7 +149,7 @@ def _signal_service(number: int) -> None:
 
 def _program(asked: dict[str, Any], user: pwd.struct_passwd) -> str:
     """Return the program's path; systemd-run has no exit code for one that is not there."""
-    name = asked["argv"][0]
+    name: str = asked["argv"][0]
     if "/" in name:
         name = os.path.join(asked["directory"], name)
     found = shutil.which(name, path=_PATHS[user.pw_uid == 0])
