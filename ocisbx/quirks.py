@@ -90,6 +90,9 @@ GVISOR = Quirks(
     systemd_flag=None,
     features=True,
     user_kernel=True,
+    # 33 MiB and 52 threads on systrap: its kernel is a process of the container's cgroup.
+    memory_floor_bytes=48 * MIB,
+    pids_floor=64,
     platforms=GVISOR_PLATFORMS,
     network_flag=True,
     seccomp_args=("--oci-seccomp",),
