@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ocisbx.audit import write_audit
 from ocisbx.backends.gc import sweep
 from ocisbx.backends.oci import OciBackend
-from ocisbx.cgroup.box import WITHDRAWN, limit_name
+from ocisbx.cgroup.box import limit_name
 from ocisbx.errors import CgroupError, InvalidState, OcisbxError, RuntimeFailed
 from ocisbx.outcome import Failure
 from ocisbx.probe.cgroups import doubted
@@ -191,7 +191,7 @@ def _result(
         captured_stderr=captured[1],
         runtime=plan.runtime,
         usage=execution.usage(),
-        enforcement=_enforcement(plan, execution.lost_limits),
+        enforcement=_enforcement(plan, execution),
         bundle=None,
         started_at=started_at,
         timings=Timings(
@@ -204,11 +204,11 @@ def _result(
     )
 
 
-def _enforcement(plan: Plan, lost: tuple[str, ...]) -> dict[str, Enforced]:
+def _enforcement(plan: Plan, execution: OciExecution) -> dict[str, Enforced]:
     """What held, to the end."""
     entries = dict(plan.enforcement)
-    for name in {limit_name(file) for file in lost} & entries.keys():
-        entries[name] = entries[name]._replace(state=EnforcementState.PARTIAL, how=WITHDRAWN)
+    for name in {limit_name(file) for file in execution.lost_limits} & entries.keys():
+        entries[name] = entries[name]._replace(state=EnforcementState.PARTIAL, how=execution.loss)
     return entries
 
 

@@ -119,8 +119,10 @@ def classify(evidence: Evidence) -> Verdict | Failure:
         return Verdict(Termination.OOM_KILLED, signal=9)
     if evidence.started:
         # The init died without a word. Only a SIGKILL ends it, and everything inside with it;
-        # nobody but the payload (its init's limits, memory) or somebody outside sends one.
-        return Verdict(Termination.SIGNALED, signal=9)
+        # nobody but the payload (its init's limits, memory) or somebody outside sends one. A kernel
+        # in user space dies so of the limit on processes, when it is refused a thread.
+        hit = evidence.pids_limit_hit
+        return Verdict(Termination.PIDS_LIMIT if hit else Termination.SIGNALED, signal=9)
     return _runtime_failure(evidence)
 
 

@@ -39,6 +39,9 @@ class Quirks(NamedTuple):
     # Puts no container into a cgroup: it is started in the container's itself, with all that it
     # starts.
     enters_cgroup: bool = False
+    # Has systemd make the container's cgroup, for who runs a kept bundle by hand (it wins over what
+    # stands before it); None: it cannot, and is started in one that holds the limits.
+    systemd_flag: str | None = "--systemd-cgroup"
     # What it keeps in its --root for the next container, with the modes: (name, mode).
     kept_state: tuple[tuple[str, int], ...] = ()
     # Copies itself into memory before it starts anything, unless it runs from a sealed copy.
@@ -84,6 +87,7 @@ GVISOR = Quirks(
     # The default overlay would keep what is written to a writable root.
     global_args=("--ignore-cgroups", "--overlay2=none"),
     enters_cgroup=True,
+    systemd_flag=None,
     features=True,
     user_kernel=True,
     # 33 MiB and 52 threads on systrap: its kernel is a process of the container's cgroup.

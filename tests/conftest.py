@@ -6,7 +6,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Parts that share nothing with a neighbour and measure no time. All tests of the other parts run on
 # one worker, one after the other.
-PARALLEL_PARTS = frozenset({"contract", "golden", "meta", "programs", "security", "unit"})
+PARALLEL_PARTS = frozenset(
+    {"contract", "golden", "machine", "meta", "programs", "security", "unit", "vm"}
+)
 
 
 # Not `--dist loadgroup` and marks: xdist 3.8 writes the group to an attribute that pytest 9.2 does

@@ -6,13 +6,10 @@ It is a service of the guest's system manager, and stands on the guest's own pyt
 import contextlib
 import fcntl
 import glob
-import grp
 import json
 import os
 import pwd
 import selectors
-import shlex
-import signal
 import struct
 import subprocess
 import time
@@ -20,12 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tools.vm_contexts import Started, find_user, start
 from tools.vm_wire import CHUNK_BYTES, PORT, Kind, Unpacker, pack
 
-_PATHS = {
-    True: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    False: "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games",
-}
 _RNDADDENTROPY = 0x40085203
 _RNDRESEEDCRNG = 0x5207
 # Reads of a port without a host return at once.
@@ -113,7 +107,7 @@ def _hello(port: Port, asked: dict[str, Any]) -> None:
 def _put(port: Port, asked: dict[str, Any]) -> None:
     target = Path(asked["path"])
     try:
-        user = _user(asked["user"])
+        user = find_user(asked["user"])
         folder = target if asked["directory"] else target.parent
         _make_directory(folder, user)
     except (OSError, LookupError):
@@ -170,113 +164,30 @@ def _get(port: Port, asked: dict[str, Any]) -> None:
     port.send(Kind.TAR_END, {"code": tar.returncode, "said": said[-1000:]})
 
 
-# ------------------------------------------------------------------ contexts
-
-
-def _user(name: str) -> pwd.struct_passwd:
-    try:
-        return pwd.getpwnam(name)
-    except KeyError:
-        what = f"the guest has no user {name}"
-        raise LookupError(what) from None
-
-
-def _environment(user: pwd.struct_passwd) -> dict[str, str]:
-    return {
-        "HOME": user.pw_dir,
-        "LANG": "C.UTF-8",
-        "LOGNAME": user.pw_name,
-        "PATH": _PATHS[user.pw_uid == 0],
-        "SHELL": user.pw_shell,
-        "USER": user.pw_name,
-    }
-
-
-def _in_shell(asked: dict[str, Any]) -> str:
-    """Return the command as a line for the user's shell; a death by signal becomes 128 + N."""
-    words = ["env", *(f"{name}={value}" for name, value in asked["env"].items()), *asked["argv"]]
-    line = f"{shlex.join(words)}; exit $?"
-    return f"cd {shlex.quote(asked['directory'])} && {{ {line}; }}"
-
-
-def _scope(user: pwd.struct_passwd, asked: dict[str, Any]) -> list[str]:
-    manager = [] if user.pw_uid == 0 else ["--user"]
-    return ["systemd-run", *manager, "--scope", "--quiet", "-pDelegate=yes", "--", *asked["argv"]]
-
-
-def _session(user: pwd.struct_passwd, asked: dict[str, Any]) -> list[str]:
-    options = ["-o", "BatchMode=yes", "-i", "/home/dev/.ssh/id_ed25519"]
-    return ["ssh", *options, f"{user.pw_name}@localhost", _in_shell(asked)]
-
-
-def _login(user: pwd.struct_passwd, asked: dict[str, Any]) -> list[str]:
-    options = ["--pipe", "--wait", "--collect", "--quiet", "-pPAMName=login"]
-    line = _in_shell(asked).replace("$", "$$")  # the manager expands variables in arguments
-    return ["systemd-run", f"--uid={user.pw_name}", *options, "--", "sh", "-c", line]
-
-
-def _plain(_user: pwd.struct_passwd, asked: dict[str, Any]) -> list[str]:
-    return list(asked["argv"])
-
-
-# Which command makes the context, and whether root (not the user) starts it.
-_CONTEXTS = {
-    "scope": (_scope, False),
-    "session": (_session, True),
-    "login": (_login, True),
-    "plain": (_plain, False),
-}
-
-
-def _start(asked: dict[str, Any]) -> subprocess.Popen[bytes]:
-    user = _user(asked["user"])
-    make, as_root = _CONTEXTS[asked["context"]]
-    argv = make(user, asked)
-    starter = _user("root") if as_root else user
-    env = _environment(starter)
-    if not as_root:
-        env.update(asked["env"])
-    bus = f"/run/user/{user.pw_uid}"
-    if asked["context"] == "scope" and user.pw_uid:
-        env.update(XDG_RUNTIME_DIR=bus, DBUS_SESSION_BUS_ADDRESS=f"unix:path={bus}/bus")
-    return subprocess.Popen(
-        argv,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        cwd="/" if as_root else asked["directory"],
-        env=env,
-        user=starter.pw_uid,
-        group=starter.pw_gid,
-        extra_groups=[one.gr_gid for one in grp.getgrall() if starter.pw_name in one.gr_mem],
-        start_new_session=True,
-    )
-
-
 # ------------------------------------------------------------------ one command
 
 
 def _run(port: Port, asked: dict[str, Any]) -> None:
     out = Path(asked["env"]["OUT"])
-    _make_directory(out, _user(asked["user"]))
+    _make_directory(out, find_user(asked["user"]))
     try:
-        process = _start(asked)
+        started = start(asked)
     except FileNotFoundError as error:
         port.send(Kind.ERR, f"vm: {error.filename}: {error.strerror}\n".encode())
         port.send(Kind.EXIT, {"code": 127})
         return
-    with process:
-        code = _Running(port, process).wait()
+    with started.process:
+        code = _Running(port, started).wait()
     port.send(Kind.EXIT, {"code": code})
 
 
 class _Running:
     """The streams of one command, until it has ended."""
 
-    def __init__(self, port: Port, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, port: Port, started: Started) -> None:
         self._port = port
-        self._process = process
+        self._started = started
+        self._process = process = started.process
         self._selector = selectors.DefaultSelector()
         self._input = bytearray()
         self._input_ended = False
@@ -301,8 +212,7 @@ class _Running:
         while self._outputs and (left_s := end - time.monotonic()) > 0:
             self._turn(left_s)
         self._selector.close()
-        code = self._process.returncode
-        return code if code >= 0 else 128 - code
+        return self._started.code()
 
     def _turn(self, timeout_s: float | None) -> None:
         for key, _events in self._selector.select(timeout_s):
@@ -320,12 +230,8 @@ class _Running:
             elif kind is Kind.END:
                 self._input_ended = True
             elif kind is Kind.SIGNAL:
-                self._signal(json.loads(payload)["number"])
+                self._started.signal(json.loads(payload)["number"])
         self._write_input()
-
-    def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.Signals(number))
 
     def _write_input(self) -> None:
         stream = self._process.stdin

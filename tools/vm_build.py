@@ -22,7 +22,7 @@ from tools.vm_session import Command, Session
 
 ROOT = Path(__file__).resolve().parent.parent
 _RUNTIMES = ("crun", "runc", "runsc", "youki")
-_SOURCES = ("vm_agent", "vm_image", "vm_machine", "vm_recipe", "vm_wire")
+_SOURCES = ("vm_agent", "vm_contexts", "vm_image", "vm_machine", "vm_recipe", "vm_wire")
 _REQUIREMENTS = ROOT / "tools" / "requirements" / "dev.txt"
 # Tools of a developer's that no test in the guest starts.
 _NOT_IN_GUEST = re.compile(
@@ -32,8 +32,9 @@ _NOT_IN_GUEST = re.compile(
 _BOOT_LIMIT_S = 180
 # Read once before the freeze, so that a restored guest has them in memory.
 _WARM_UP = (
-    "runc --version; crun --version; python3 -c 'import asyncio, cffi, psutil, pydantic, pytest'; "
-    "systemd-run --user --scope --quiet -pDelegate=yes true; cat /opt/runtimes/bin/* >/dev/null"
+    "for program in /usr/bin/crun /usr/bin/runsc /usr/sbin/runc /opt/runtimes/bin/*; "
+    "do $program --version; done; python3 -c 'import asyncio, cffi, psutil, pydantic, pytest'; "
+    "systemd-run --user --scope --quiet -pDelegate=yes true"
 )
 
 Say = Callable[[str], None]

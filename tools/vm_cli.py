@@ -20,7 +20,7 @@ contexts (-s):
   scope    systemd-run --user --scope -p Delegate=yes, as {USER}; for root one of the system's
   session  a login over ssh, in the guest, to localhost
   login    a logind session without ssh (PAMName=login)
-  plain    a process of a system service
+  plain    a service of the system
 
 The guest: {USER} (subordinate ids, linger on, sudo without password, ~/.ssh/id_ed25519 for ssh to
 {USER} and root at localhost), user@.service delegates cpu cpuset io memory pids by a drop-in,
@@ -149,7 +149,7 @@ def _status(_options: argparse.Namespace) -> int:
 def _build(options: argparse.Namespace) -> int:
     for suite in [options.guest] if options.guest else GUESTS:
         with ready(GUESTS[suite], _say) as place:
-            _say(f"{suite}: {place}")
+            print(f"{suite}: {place}")
     return 0
 
 

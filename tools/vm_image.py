@@ -27,7 +27,7 @@ from tools.vm_recipe import (
 )
 
 _TOOLS = Path(__file__).resolve().parent
-_AGENT_MODULES = ("vm_agent.py", "vm_wire.py")
+_AGENT_MODULES = ("vm_agent.py", "vm_contexts.py", "vm_wire.py")
 _INIT = """\
 #!/bin/busybox sh
 /bin/busybox mount -t devtmpfs dev /dev

@@ -90,9 +90,9 @@ LINKS = {
     "etc/systemd/system/multi-user.target.wants/ocisbx-vm.service": "../ocisbx-vm.service",
 }
 
-# Commands of the plain context are this service's children. An OOMScoreAdjust would be theirs too,
-# and they could not raise it: with -1000 nothing is left to kill, and the guest hangs. One of them
-# that the kernel kills must not end the agent.
+# Commands are this service's children. An OOMScoreAdjust would be theirs too, and they could not
+# raise it: with -1000 nothing is left to kill, and the guest hangs. One of them that the kernel
+# kills must not end the agent.
 _AGENT_UNIT = f"""\
 [Unit]
 Description=Agent of the test machine

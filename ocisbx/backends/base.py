@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -71,6 +72,12 @@ class Clock:
         self.payload_started = 0.0
         self.runtime_ended = 0.0
         self.cleaned = 0.0
+
+    def payload_s(self) -> float | None:
+        """From the payload's start to the container's end, or to now; None: it has not started."""
+        if not self.payload_started:
+            return None
+        return (self.runtime_ended or time.monotonic()) - self.payload_started
 
 
 class Execution(Protocol):

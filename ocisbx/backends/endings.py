@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ocisbx.backends.base import START_TIMEOUT_S
 from ocisbx.result import Pressure, ResourceUsage
 
 if TYPE_CHECKING:
@@ -30,6 +31,25 @@ COUNTED_S: dict[str, str] = {
 }
 # In the order of Pressure's fields.
 PRESSURES = ("cpu", "memory", "io")
+
+
+class Patience:
+    """How long a runtime may take to start the container: `given` seconds, or by this machine."""
+
+    def __init__(self, given: float | None) -> None:
+        self.limit_s = given or START_TIMEOUT_S
+        self._renewable = given is None
+
+    def renew(self) -> float:
+        """The time is up: how many more seconds it gets. How slow this machine is, is measured
+        only now, when a runtime is late."""
+        if not self._renewable:
+            return 0.0
+        from ocisbx.probe.speed import slowness  # noqa: PLC0415 -- for who is late only
+
+        passed_s, self.limit_s = self.limit_s, START_TIMEOUT_S * slowness()
+        self._renewable = False
+        return self.limit_s - passed_s
 
 
 class Ways(NamedTuple):
@@ -87,11 +107,18 @@ class Escalation:
 
 
 def measured(
-    exited: Exited | None, runtime: Status | None, used: Used | None, wall_s: float | None
+    exited: Exited | None,
+    runtime: Status | None,
+    used: Used | None,
+    wall_s: float | None,
+    *,
+    runtime_inside: bool = False,
 ) -> ResourceUsage:
     """What the payload used, by its init and by its cgroup, and what its runtime used beside.
 
     The cgroup knows all that ran in it; the init only those that were waited for (getrusage(2)).
+    `runtime_inside`: of a runtime in the same cgroup only what it used before the payload started
+    can be told apart.
     """
     told = ResourceUsage(wall_s=wall_s)
     if exited is not None:
@@ -103,7 +130,14 @@ def measured(
             # The runtime has waited for the init, whose time is in its own sum (getrusage(2)).
             runtime_cpu_s=None if runtime is None else max(0.0, runtime.cpu_s - total_s),
         )
-    return told if used is None else told._replace(**_counted(used))
+    if used is None:
+        return told
+    if runtime_inside:
+        before = used.before
+        parts = (before.cpu_user_usec, before.cpu_system_usec)
+        known = [usec for usec in parts if usec is not None]
+        told = told._replace(runtime_cpu_s=_seconds(sum(known)) if known else None)
+    return told._replace(**_counted(used))
 
 
 def _counted(used: Used) -> dict[str, Any]:

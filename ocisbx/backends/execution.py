@@ -13,14 +13,13 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from ocisbx.backends.base import START_TIMEOUT_S, Clock, Step
+from ocisbx.backends.base import Clock, Step
 from ocisbx.backends.channel import InitChannel
-from ocisbx.backends.endings import SETTLE_S, Escalation, Ways, measured
+from ocisbx.backends.endings import SETTLE_S, Escalation, Patience, Ways, measured
 from ocisbx.backends.wishes import Wishes
 from ocisbx.cgroup.box import INNER
 from ocisbx.init import protocol
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
-from ocisbx.probe.speed import slowness
 from ocisbx.runtime.log import error_words
 
 if TYPE_CHECKING:
@@ -79,13 +78,14 @@ class OciExecution:
         self._started = False
         self._report: End | StartFailure | None = None
         self._exited: protocol.Exited | None = None
-        self._start_timeout_s = call.start_timeout_s or START_TIMEOUT_S
+        self._patience = Patience(call.start_timeout_s)
         self._timeout_at: float | None = None
         self._cleanup_at: float | None = None
         # Why it was given up before the payload ran.
         self._given_up = ""
-        # Files of the cgroup whose limits did not hold to the end.
+        # Files of the cgroup whose limits did not hold to the end, and why.
         self.lost_limits: tuple[str, ...] = ()
+        self.loss = ""
         self.verdict: Verdict | Failure | None = None
 
     def start(self) -> None:
@@ -107,7 +107,7 @@ class OciExecution:
         finally:
             theirs.close()
             os.close(null)
-        self._timeout_at = time.monotonic() + self._start_timeout_s
+        self._timeout_at = time.monotonic() + self._patience.limit_s
         self._tell(Step.RUNTIME_STARTED)
 
     def wait(self, timeout_s: float | None = None) -> Verdict | Failure | None:
@@ -129,8 +129,7 @@ class OciExecution:
 
     @property
     def init_pid(self) -> int:
-        """Process 1 of the container, as we number it; 0 before it is there, and where none is
-        told."""
+        """Process 1 of the container, as we number it; 0 where none is told (yet)."""
         return self._init.pid
 
     @property
@@ -161,13 +160,13 @@ class OciExecution:
         """What the payload and all that it started used, as far as it was measured."""
         runtime = None if self._child is None else self._child.status
         used = None if self.box is None else self.box.used()
-        return measured(self._exited, runtime, used, self._wall_s())
-
-    def _wall_s(self) -> float | None:
-        """From the payload's start to the container's end, or to now."""
-        if not self.clock.payload_started:
-            return None
-        return (self.clock.runtime_ended or time.monotonic()) - self.clock.payload_started
+        return measured(
+            self._exited,
+            runtime,
+            used,
+            self.clock.payload_s(),
+            runtime_inside=self._entered is not None,
+        )
 
     def close(self) -> None:
         """End what still runs, take the container away, free every descriptor; idempotent."""
@@ -241,18 +240,11 @@ class OciExecution:
         if self._ready:
             self._ending.begin(Reason.TIMEOUT, now, self._plan.grace_s)
             return
-        # How slow this machine is, is measured only when a runtime is late.
-        passed_s, self._start_timeout_s = self._start_timeout_s, self._patience_s()
-        if self._start_timeout_s > passed_s:
-            self._timeout_at = now + self._start_timeout_s - passed_s
+        if (more_s := self._patience.renew()) > 0:
+            self._timeout_at = now + more_s
             return
-        self._given_up = f"it had not started the container after {passed_s:.3g} s"
+        self._given_up = f"it had not started the container after {self._patience.limit_s:.3g} s"
         self._give_up()
-
-    def _patience_s(self) -> float:
-        """How long the runtime may take to start the container, on this machine."""
-        given = self._call.start_timeout_s
-        return START_TIMEOUT_S * slowness() if given is None else given
 
     # ------------------------------------------------------------------------------- the init
     def _take_packet(self) -> None:
@@ -369,7 +361,11 @@ class OciExecution:
         ):
             return
         self.clock.runtime_ended = time.monotonic()
-        self.lost_limits = () if self.box is None else tuple(self.box.lost())
+        if self.box is not None:
+            # Of a payload without a report.
+            self.box.note()
+            if lost := self.box.lost():
+                self.lost_limits, self.loss = tuple(lost), self.box.loss()
         self.verdict = classify(self._evidence())
 
     def _evidence(self) -> Evidence:

@@ -18,7 +18,7 @@ from ocisbx.backends.placeholders import forget_placeholders
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.owner import OWNER_FILE, Owner, draft_alive, read_owner
 from ocisbx.cgroup.box import cgroup_name
-from ocisbx.cgroup.kill import kill_cgroup, remove_cgroup
+from ocisbx.cgroup.kill import kill_cgroup, remove_cgroup, wait_empty
 from ocisbx.errors import BundleError, OcisbxError
 from ocisbx.places import bundle_names, find_places, trusted
 from ocisbx.probe.cgroups import look
@@ -33,6 +33,8 @@ UNOWNED_S = 60.0
 SWEEP_LIMIT = 16
 # How long a container may take to end by itself after its driver has died.
 SETTLE_S = 3.0
+# And how long those may take that were killed, when nobody waits for it.
+SWEEP_S = 0.05
 
 _live: dict[str, float] = {}
 LIVE_S = 5.0
@@ -122,14 +124,16 @@ def remove(found: Leftover, settle_s: float = SETTLE_S) -> bool:
         kill_cgroup(found.owner.cgroup)
     if not _end_processes(found, settle_s):
         return False
-    if found.owner is not None:
-        _forget(found.owner, found.path)
+    if found.owner is not None and not _forget(found.owner, found.path, settle_s or SWEEP_S):
+        # Who still runs there can only be found by this record.
+        return False
     remove_tree(found.path)
     return True
 
 
-def _forget(owner: Owner, path: str) -> None:
-    """Let the runtime kill and forget the container; without it, its cgroup is all there is."""
+def _forget(owner: Owner, path: str, settle_s: float) -> bool:
+    """Let the runtime kill and forget the container; without it, its cgroup is all there is.
+    Whether nothing of it runs any more."""
     with contextlib.suppress(OcisbxError, KeyError):
         client = RuntimeClient(
             path=owner.runtime_path,
@@ -141,8 +145,11 @@ def _forget(owner: Owner, path: str) -> None:
         )
         if client.knows(owner.id):
             client.delete(owner.id, force=True)
-    if _has_box(owner):
-        remove_cgroup(owner.cgroup)
+    return (
+        not _has_box(owner)
+        or remove_cgroup(owner.cgroup, settle_s)
+        or wait_empty(owner.cgroup, 0.0)
+    )
 
 
 def _has_box(owner: Owner) -> bool:

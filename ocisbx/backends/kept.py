@@ -8,6 +8,7 @@ import secrets
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from ocisbx.backends.oci import new_id, owner_record
 from ocisbx.bundle.check import check_bundle
@@ -16,7 +17,7 @@ from ocisbx.bundle.directory import INIT_FILE
 from ocisbx.bundle.kept import SANDBOX_FILE, STATE_DIRECTORY, read_config, write_kept
 from ocisbx.bundle.owner import read_owner, read_regular
 from ocisbx.bundle.view import INIT_NODE
-from ocisbx.cgroup.files import cgroup_files
+from ocisbx.cgroup.files import cgroup_files, controllers_of
 from ocisbx.config import SandboxConfig
 from ocisbx.container.merge import command_policy, merge_preset
 from ocisbx.container.paths import is_below
@@ -25,7 +26,9 @@ from ocisbx.container.resolve import DEFAULT_GRACE_S, DEFAULT_MAX_OUTPUT_BYTES
 from ocisbx.errors import BundleError, Unsupported
 from ocisbx.placeholder import Placeholder, is_blank
 from ocisbx.plan import CgroupPlan, Plan, Shown, Template
+from ocisbx.probe.cgroups import look, user_buses
 from ocisbx.probe.mounted import ANYWHERE
+from ocisbx.quirks import find_quirks
 from ocisbx.result import RuntimeInfo
 from ocisbx.values import show
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
     from ocisbx.backends.base import Call
     from ocisbx.bundle.owner import Owner
+    from ocisbx.cgroup.files import Files
 
 # What a shell without ocisbx types for the cell (ocisbx-init(7)): util-linux's unshare(1) makes
 # the namespaces, and mounts become private.
@@ -43,6 +47,12 @@ CELL_WORDS: dict[str, tuple[str, ...]] = {
     "user": ("unshare", "--user", "--map-root-user", "--mount", "--cgroup"),
 }
 PLATFORM_FLAG = "--platform="
+# systemd(1)'s own file of a scope is not ours to write: the limits stand on a cgroup below it.
+LIMIT_SCRIPT = (
+    'cd "$1$(sed -n s/^0:://p /proc/self/cgroup)" && mkdir c && echo 0 >c/cgroup.procs && '
+    'for one in $2; do echo "+$one" >cgroup.subtree_control || exit; done; shift 2; '
+    'while [ "$1" != -- ]; do echo "$2" >"c/$1" || exit; shift 2; done; shift; exec "$@"'
+)
 FREE_SCRIPT = 'test -e "$2" || printf %s "$1" >"$2"; shift 2; exec "$@"'
 CELL_SCRIPT = 'mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"'
 
@@ -279,17 +289,22 @@ def rerun_command(given: str) -> list[str]:
     """The command that runs the kept bundle by its bare runtime, word by word.
 
     Raises:
-        BundleError: it is no valid bundle, or not one of ocisbx's.
+        BundleError: it is no valid bundle, or not one of ocisbx's, or no file of cgroup v2 holds
+            one of its limits.
     """
     path = os.path.abspath(given)
-    checked_config(path)
+    document = checked_config(path)
     owner = read_owner(path)
+    limits = cgroup_files(document.get("linux", {}).get("resources") or {})
+    quirks = find_quirks(owner.runtime_name, owner.runtime_version)
     cell = CELL_WORDS[_cell(owner)]
     words = [*cell, "--", "sh", "-c", CELL_SCRIPT, "sh"] if cell else []
-    for one in _placeholders(read_config(path)):
+    for one in _placeholders(document):
         if one.content and not os.path.lexists(one.path):
             # The runtime would make an empty file, which is not the same.
             words = ["sh", "-c", FREE_SCRIPT, "sh", one.content, one.path, *words]
+    if limits:
+        words = [*_bus_words(), *(() if quirks.systemd_flag else _scope_words(limits)), *words]
     return [
         *words,
         owner.runtime_path,
@@ -297,10 +312,31 @@ def rerun_command(given: str) -> list[str]:
         "--root",
         f"{path}/{STATE_DIRECTORY}",
         *owner.runtime_args,
+        *([quirks.systemd_flag] if limits and quirks.systemd_flag else ()),
         "run",
         "--bundle",
         f"{path}/",
         f"ocisbx-{new_id()}",
+    ]
+
+
+def _bus_words() -> list[str]:
+    """What tells a program where the user manager can be asked, in any environment."""
+    uid = os.geteuid()
+    # The manager's own socket is no bus, and root asks the system's.
+    buses = (bus for bus in user_buses(uid) if uid and not bus.endswith("/systemd/private"))
+    bus = next(buses, "")
+    return ["env", f"DBUS_SESSION_BUS_ADDRESS=unix:path={quote(bus)}"] if bus else []
+
+
+def _scope_words(limits: Files) -> list[str]:
+    """What starts a program in a cgroup with these limits, made by hand."""
+    manager = ["--user"] if os.geteuid() else []
+    pairs = [word for name, lines in limits.items() for line in lines for word in (name, line)]
+    return [
+        *("systemd-run", *manager, "--scope", "--quiet", "-p", "Delegate=yes", "--"),
+        *("sh", "-c", LIMIT_SCRIPT, "sh", look().mount, " ".join(sorted(controllers_of(limits)))),
+        *(*pairs, "--"),
     ]
 
 

@@ -8,6 +8,7 @@ takes that away in the end, while P keeps the counters of all that ran below it
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +28,14 @@ WITHDRAWN = (
     "somebody took the controller away while it ran: `systemctl --user daemon-reload` does so to "
     "what is not in a delegated unit"
 )
+VANISHED = "somebody removed its cgroup while it ran"
 
+# Why the kernel makes no further cgroup (cgroups(7)).
+REFUSALS: dict[int, str] = {
+    errno.EAGAIN: "there are as many as cgroup.max.descendants, or as deep as cgroup.max.depth, "
+    "of a cgroup above allows",
+    errno.ENOENT: "it was removed meanwhile",
+}
 
 # The name in `enforcement` of what a file of cgroup v2 limits, by its controller.
 LIMIT_NAMES: dict[str, str] = {
@@ -42,7 +50,9 @@ SWAP_FILE = "memory.swap.max"
 
 def limit_name(file: str) -> str:
     """What `enforcement` calls the limit of this file."""
-    return "swap" if file == SWAP_FILE else LIMIT_NAMES[file.partition(".")[0]]
+    controller = file.partition(".")[0]
+    # A bundle's `unified` may name any.
+    return "swap" if file == SWAP_FILE else LIMIT_NAMES.get(controller, controller)
 
 
 def cgroup_name(container_id: str) -> str:
@@ -90,21 +100,24 @@ class Box:
         Raises:
             CgroupError: it cannot be made, or a limit is not taken.
         """
-        try:
-            os.mkdir(self.path)
-        except OSError as error:
-            raise CgroupError(
-                f"no cgroup can be made in {self._site.parent}",
-                why=error.strerror or "",
-                remedy="`ocisbx doctor` tells what holds limits here",
-            ) from error
+        self._make_directory(self.path)
         for name, lines in self._files.items():
             for line in lines:
                 self._write(name, line)
         if with_inner:
-            os.mkdir(f"{self.path}/{INNER}")
+            self._make_directory(f"{self.path}/{INNER}")
         if wrong := self.lost():
             raise self._refused(wrong[0], "it was written, and is not there")
+
+    def _make_directory(self, path: str) -> None:
+        try:
+            os.mkdir(path)
+        except OSError as error:
+            raise CgroupError(
+                f"no cgroup can be made in {self._site.parent}",
+                why=REFUSALS.get(error.errno or 0, (error.strerror or "").lower()),
+                remedy="`ocisbx doctor` tells what holds limits here",
+            ) from error
 
     def _write(self, name: str, line: str) -> None:
         try:
@@ -135,12 +148,16 @@ class Box:
             if not holds(name, lines, _read(f"{self.path}/{name}"))
         ]
 
+    def loss(self) -> str:
+        """Why they do not hold any more."""
+        return WITHDRAWN if os.path.isdir(self.path) else VANISHED
+
     def check(self, pid: int) -> str:
         """What is wrong with the container of this init; empty: it is inside, and limited."""
         if cgroup_of(pid) != self.inner:
             return f"the runtime did not put it into its cgroup {self.inner}"
         if lost := self.lost():
-            return f"the limit {lost[0]} is gone: {WITHDRAWN}"
+            return f"the limit {lost[0]} is gone: {self.loss()}"
         return ""
 
     def mark(self) -> None:
@@ -152,9 +169,10 @@ class Box:
         self._before = self._last = self._read()
 
     def note(self) -> None:
-        """The payload has ended and P/c is still there: before Linux 6.11 a fork that was refused
-        is counted where it was tried, not where the limit is."""
-        self._inner_pids_hits = read_pids_limit_hits(f"{self.path}/{INNER}") or 0
+        """The payload has ended and P/c may still be there: before Linux 6.11 a fork that was
+        refused is counted where it was tried, not where the limit is."""
+        hits = read_pids_limit_hits(f"{self.path}/{INNER}") or 0
+        self._inner_pids_hits = max(hits, self._inner_pids_hits)
 
     def used(self) -> Used:
         """Before the start and now; what cannot be read any more is as it was last read."""

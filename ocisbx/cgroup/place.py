@@ -8,7 +8,6 @@ import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from ocisbx.cgroup.scope import enter_scope
 from ocisbx.errors import CgroupError
 from ocisbx.probe.cgroups import (
     DRIVER_LEAF,
@@ -99,6 +98,8 @@ def _take_place(site: Site, root: str) -> _Settled:
             remedy=DOCTOR,
         )
     if site.way == "scope":
+        from ocisbx.cgroup.scope import enter_scope  # noqa: PLC0415 -- for those who need one only
+
         enter_scope(user_buses(os.geteuid(), root))
         site = look(root)
         if site.way not in ("sibling", "below"):

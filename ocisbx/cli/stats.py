@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 STATS = Syntax(
     "ocisbx stats [--json] [--no-stream] [--interval S] [ID|NAME...]",
-    "Show what your containers use now, all that run or those named: on a terminal a table\n"
-    "that is redrawn, else a line for each of them every second. It ends when the named\n"
-    "ones have ended, else by Ctrl-C. What this host does not count is shown as -.",
+    "Show what your containers use now, all that run or those named: on a terminal a\n"
+    "table that is redrawn, else a line for each of them every second. It ends when\n"
+    "the named ones have ended, else by Ctrl-C. What is not counted here is a -.",
     (
         Option(("--interval",), "one", "S", "seconds between two samples (1)"),
         Option(("--no-stream",), "flag", "", "show it once"),

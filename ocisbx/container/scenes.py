@@ -75,6 +75,7 @@ def _lacks(host: Host, needed: frozenset[str]) -> bool:
 
 LINGER = (
     "{sudo}loginctl enable-linger {uid}  # keeps the systemd user manager of uid {uid} running\n"
+    "{sudo}systemctl start user@{uid}.service\n"
     "export XDG_RUNTIME_DIR=/run/user/{uid}"
 )
 UNIFY = (

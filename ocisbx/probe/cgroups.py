@@ -12,7 +12,6 @@ import os
 import re
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, NamedTuple
-from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,7 +177,8 @@ def choose_way(mount: str, own: str, manager: str, root: str = "/") -> tuple[Way
         # Only the root of the whole hierarchy has no type; it may have processes and children.
         typed = os.path.exists(join(mount, f"{own}/cgroup.type"))
         return ("below" if typed else "sibling"), own
-    if os.path.isdir(mount + manager) and any(user_buses(os.geteuid(), root)):
+    # Where the manager's own part cannot be written (a read-only mount), a scope of it cannot be.
+    if os.access(mount + manager, os.W_OK) and any(user_buses(os.geteuid(), root)):
         return "scope", ""
     return ("sibling", parent) if parent_is_ours else ("none", "")
 
@@ -274,6 +274,10 @@ def runtime_directories(uid: int, root: str = "/") -> list[str]:
 
 def bus_paths(address: str) -> Iterator[str]:
     """Paths in a D-Bus address (D-Bus specification, "Server Addresses"): unix:path=ONE;..."""
+    if not address:
+        return
+    from urllib.parse import unquote  # noqa: PLC0415 -- 5 ms, where a bus is told of only
+
     for one in address.split(";"):
         transport, _, rest = one.partition(":")
         for pair in rest.split(",") if transport == "unix" else ():

@@ -1,8 +1,10 @@
 """A driver that dies of SIGKILL at one point of a call, again and again: test_killed_driver.py.
 
-`killed_driver.py RUNTIME WORKSPACE MARK` compiles one plan and forks a driver for each death. It is
-the subreaper of all that they leave, so that nothing can hide; after each round a fresh process
-collects, and one line of JSON tells what is still there: {"round", "deaths", "collected", "left"}.
+`killed_driver.py RUNTIME WORKSPACE MARK DEATHS [LIMITS]` compiles one plan and forks so many
+drivers a round; LIMITS is a JSON object. It is the subreaper of all that they leave, and its cgroup
+has no siblings but those of its sandboxes, so that nothing can hide; after each round a fresh
+process collects, and one line of JSON tells what is still there: {"round", "deaths", "collected",
+"left"}.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ import ocisbx
 from ocisbx.backends.base import Call, Step
 from ocisbx.calls import run_plan
 from ocisbx.places import find_places
+from ocisbx.probe.cgroups import DRIVER_LEAF, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ocisbx.plan import Plan
 
-DEATHS = 10
 PR_SET_CHILD_SUBREAPER = 36
 COLLECT = "from ocisbx.backends.gc import collect; print(len(collect()))"
 # Rounds that die at no particular step: milliseconds after the start, one after the other.
@@ -59,17 +61,17 @@ def fork_driver(plan: Plan, argv: tuple[str, ...], step: Step | None) -> int:
     return pid
 
 
-def deaths_at(plan: Plan, step: Step, mark: str) -> int:
+def deaths_at(plan: Plan, step: Step, mark: str, deaths: int) -> int:
     """How many of the drivers died as they should."""
     ends = step in (Step.REPORTED, Step.DELETING)
     script = f"sleep {mark} & " + ("exit 0" if ends else f"exec sleep {mark}")
-    pids = [fork_driver(plan, ("sh", "-c", script), step) for _ in range(DEATHS)]
+    pids = [fork_driver(plan, ("sh", "-c", script), step) for _ in range(deaths)]
     return sum(os.waitpid(pid, 0)[1] == signal.SIGKILL for pid in pids)
 
 
-def deaths_in_between(plan: Plan, mark: str) -> int:
+def deaths_in_between(plan: Plan, mark: str, deaths: int) -> int:
     dead = 0
-    for moment_ms in MOMENTS_MS:
+    for moment_ms in MOMENTS_MS[:deaths]:
         pid = fork_driver(plan, ("sleep", mark), None)
         time.sleep(moment_ms / 1000)
         os.kill(pid, signal.SIGKILL)
@@ -94,6 +96,9 @@ def left_over() -> list[str]:
             found += [f"{name}/{entry}" for entry in os.listdir(f"{runtime}/{name}")]
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         found += [line for line in file if runtime in line]
+    site = look()
+    with os.scandir(f"{site.mount}{site.parent}") as entries:
+        found += [one.path for one in entries if one.is_dir() and one.name != DRIVER_LEAF]
     return found
 
 
@@ -112,12 +117,16 @@ def report(name: str, kill: Callable[[], int]) -> None:
     sys.stdout.flush()
 
 
-def main(runtime: str, workspace: str, mark: str) -> None:
+def main(runtime: str, workspace: str, mark: str, count: str, limits: str = "{}") -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    plan = ocisbx.Sandbox(runtime={"names": [runtime]}, workspace=workspace).resolve()
+    assert look().own.endswith(f"/{DRIVER_LEAF}"), look()
+    plan = ocisbx.Sandbox(
+        runtime={"names": [runtime]}, workspace=workspace, limits=json.loads(limits)
+    ).resolve()
+    deaths = int(count)
     for step in Step:
-        report(step.value, lambda step=step: deaths_at(plan, step, mark))  # type: ignore[misc]
-    report("in between", lambda: deaths_in_between(plan, mark))
+        report(step.value, lambda step=step: deaths_at(plan, step, mark, deaths))  # type: ignore[misc]
+    report("in between", lambda: deaths_in_between(plan, mark, deaths))
 
 
 if __name__ == "__main__":

@@ -51,7 +51,9 @@ def started(path: str, argv: Sequence[str], count: int = 1) -> Iterator[set[int]
     """The pids of the members, once there are so many."""
     process = start(path, argv)
     try:
-        assert eventually(lambda: len(members(path)) >= count or process.poll() is not None)
+        complete = lambda: len(members(path)) >= count or process.poll() is not None  # noqa: E731
+        # An emulated machine forks ten a second.
+        assert eventually(complete, timeout_s=90)
         assert len(members(path)) >= count
         yield members(path)
     finally:

@@ -26,13 +26,17 @@ HEAVY = frozenset({
     "tempfile", "tomllib", "traceback", "typer", "unittest", "urllib",
 })  # fmt: skip
 OURS = frozenset({
-    "audit", "backends", "backends.base", "backends.endings", "backends.execution", "backends.gc",
-    "backends.names", "backends.oci", "backends.placeholders", "backends.stdio", "bundle",
+    "audit", "backends", "backends.base", "backends.channel", "backends.endings",
+    "backends.execution", "backends.gc",
+    "backends.names", "backends.oci", "backends.placeholders", "backends.stdio",
+    "backends.wishes", "bundle",
     "bundle.covers", "bundle.directory", "bundle.owner", "bundle.view", "calls", "capture",
     "capture.feeder", "capture.forward", "capture.reader", "capture.sinks", "capture.stream",
-    "cgroup", "cgroup.remove", "cli", "cli.options", "cli.output", "cli.run", "cli.run_options",
+    "cgroup", "cgroup.box", "cgroup.files", "cgroup.kill", "cgroup.place", "cgroup.stats", "cli",
+    "cli.options", "cli.output", "cli.run", "cli.run_options",
     "command", "commands", "errors", "init", "init.protocol", "outcome", "placeholder", "places",
-    "plan", "plans", "probe", "probe.mounted", "probe.processes", "quirks", "result", "runtime",
+    "plan", "plans", "probe", "probe.cgroups", "probe.mounted", "probe.processes", "quantities",
+    "quirks", "result", "runtime",
     "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed", "values", "version",
 })  # fmt: skip
 IMPORTS = """\

@@ -16,10 +16,14 @@ import ocisbx
 from ocisbx.backends.base import Call, Step
 from ocisbx.backends.gc import UNOWNED_S, collect
 from ocisbx.calls import run_plan
+from ocisbx.probe.cgroups import DRIVER_LEAF
 from tests.box import eventually, running
+from tests.cgroups import ENTER, cgroup
 
 if TYPE_CHECKING:
     from tests.box import Box
+
+__all__ = ["cgroup"]
 
 pytestmark = pytest.mark.runtime
 
@@ -32,10 +36,14 @@ def environment(box: Box) -> dict[str, str]:
     return {**os.environ, **box.environment, "PYTHONPATH": str(ROOT)}
 
 
-def test_ten_deaths_at_each_step_and_gc(box: Box) -> None:
+def test_ten_deaths_at_each_step_and_gc(box: Box, cgroup: str) -> None:
+    """Bundles, names, processes, cgroups."""
     mark = f"86{uuid.uuid4().int % 10**9}"
+    leaf = f"{cgroup}/{DRIVER_LEAF}"
+    os.mkdir(leaf)
+    driver = [sys.executable, str(DRIVER), box.runtime.path, str(box.workspace), mark, "10"]
     completed = subprocess.run(
-        [sys.executable, str(DRIVER), box.runtime.path, str(box.workspace), mark],
+        ["sh", "-c", ENTER, leaf, *driver],
         env=environment(box),
         capture_output=True,
         text=True,

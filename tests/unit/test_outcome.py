@@ -80,6 +80,23 @@ def test_limits(end: End, oom: bool, pids: bool, verdict: Verdict) -> None:  # n
     assert classify(evidence) == verdict
 
 
+# (oom_killed, pids_limit_hit) -> verdict, of an init that started the payload and fell silent
+SILENT = [
+    (False, False, T.SIGNALED),
+    (False, True, T.PIDS_LIMIT),
+    (True, False, T.OOM_KILLED),
+    (True, True, T.OOM_KILLED),
+]
+
+
+@pytest.mark.parametrize(("oom", "pids", "termination"), SILENT)
+def test_a_limit_that_ended_everything_inside(oom: bool, pids: bool, termination: T) -> None:  # noqa: FBT001 -- columns
+    evidence = Evidence(
+        ready=True, started=True, runtime_status=1, oom_killed=oom, pids_limit_hit=pids
+    )
+    assert classify(evidence) == Verdict(termination, signal=9)
+
+
 @pytest.mark.parametrize("number", sorted(errno.errorcode))
 @pytest.mark.parametrize("stage", [*STAGES, 99])
 def test_a_payload_that_never_ran(number: int, stage: int) -> None:

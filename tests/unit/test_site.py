@@ -98,6 +98,12 @@ def test_the_file_of_a_unit_tells_too(
     assert way(tree)[0] == expected
 
 
+def test_a_manager_whose_part_cannot_be_written_is_not_asked(tree: Tree) -> None:
+    """A read-only mount: a scope of it could hold nothing."""
+    tree.add(MANAGER).add(SESSION).enter(SESSION).start_bus()
+    assert way(tree) == ("none", "", ())
+
+
 @given(st.text(), st.sampled_from(["", "no", "0", "yes", "cpu memory"]))
 def test_the_last_word_on_delegation_counts(text: str, value: str) -> None:
     assert delegates(f"{text}\nDelegate={value}\n") is (value in ("yes", "cpu memory"))

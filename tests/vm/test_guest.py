@@ -1,0 +1,62 @@
+"""The guests are what the other tests here take for granted."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ocisbx.probe.runtimes import find_runtimes
+
+pytestmark = pytest.mark.every_guest
+
+KERNELS = {"bookworm": (6, 1), "trixie": (6, 12)}
+CONTROLLERS = {"cpu", "cpuset", "io", "memory", "pids"}
+MOUNT = Path("/sys/fs/cgroup")
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def own_cgroup() -> Path:
+    (line,) = Path("/proc/self/cgroup").read_text().splitlines()
+    return MOUNT / line.removeprefix("0::/")
+
+
+def test_the_kernel_is_that_of_the_release() -> None:
+    (codename,) = re.findall(
+        r"^VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text(), re.MULTILINE
+    )
+    assert tuple(map(int, platform.release().split(".")[:2])) == KERNELS[codename]
+
+
+def test_all_units_are_up() -> None:
+    assert output("systemctl", "is-system-running") == "running"
+    assert output("systemctl", "--user", "is-system-running") == "running"
+
+
+def test_we_are_an_unprivileged_user_in_a_delegated_scope() -> None:
+    own = own_cgroup()
+    assert os.geteuid() != 0
+    assert own.suffix == ".scope"
+    assert own.stat().st_uid == own.parent.stat().st_uid == os.geteuid()
+    controllers = set((own / "cgroup.controllers").read_text().split())
+    assert controllers >= CONTROLLERS
+
+
+def test_each_runtime_is_there_as_the_distribution_has_it_and_as_we_build_it() -> None:
+    found = {(one.name, one.path.startswith("/usr/")) for one in find_runtimes()}
+    assert found >= {(name, own) for name in ("crun", "runc", "runsc") for own in (True, False)}
+    assert ("youki", False) in found
+
+
+@pytest.mark.parametrize("where", ["dev@localhost", "root@localhost"])
+def test_ssh_leads_to_a_session(where: str) -> None:
+    key = Path.home() / ".ssh" / "id_ed25519"
+    cgroup = output("ssh", "-o", "BatchMode=yes", "-i", str(key), where, "cat /proc/self/cgroup")
+    assert re.search(r"/session-\w+\.scope$", cgroup)
