@@ -22,7 +22,8 @@ class Quirks(NamedTuple):
     socket_args: tuple[str, ...] | None
     # Arguments before the verb, besides --root and --log.
     global_args: tuple[str, ...] = ()
-    # Refuses hybrid cgroups ("cgroups in hybrid mode not supported"): runs in our cell there.
+    # Runs in our cell where cgroup v2 is not alone: crun refuses hybrid cgroups ("cgroups in hybrid
+    # mode not supported"), youki would make one in each hierarchy of version 1.
     refuses_hybrid: bool = False
     # A single caller's id may be mapped to any id inside; runc insists on uid 0
     # ("no mapping found for uid 0 in rootless container").
@@ -44,6 +45,9 @@ class Quirks(NamedTuple):
     systemd_flag: str | None = "--systemd-cgroup"
     # What it keeps in its --root for the next container, with the modes: (name, mode).
     kept_state: tuple[tuple[str, int], ...] = ()
+    # Looks for a relative `source` of a mount where it was started, and not in the bundle
+    # (config.md, "Mounts"): it is started there.
+    starts_in_bundle: bool = False
     # Copies itself into memory before it starts anything, unless it runs from a sealed copy.
     sealed_pays: bool = False
     # Answers the payload's system calls itself, in user space: nothing inside reaches the host's
@@ -90,6 +94,9 @@ GVISOR = Quirks(
     systemd_flag=None,
     features=True,
     user_kernel=True,
+    # 33 MiB and 52 threads on systrap: its kernel is a process of the container's cgroup.
+    memory_floor_bytes=48 * MIB,
+    pids_floor=64,
     platforms=GVISOR_PLATFORMS,
     network_flag=True,
     seccomp_args=("--oci-seccomp",),
@@ -151,6 +158,9 @@ TABLE: tuple[Quirks, ...] = (
     Quirks(
         name="youki",
         since=(0,),
+        refuses_hybrid=True,
+        starts_in_bundle=True,
+        sealed_pays=True,
         socket_args=("--preserve-fds", "1"),
         features=True,
     ),

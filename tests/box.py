@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 import ocisbx
-from ocisbx.probe.cgroups import find_mount
 from ocisbx.probe.processes import command_line, processes
 from ocisbx.probe.runtimes import find_runtimes
-from ocisbx.quirks import KNOWN_NAMES, LACKS, Lack, lacks, parse_version
+from ocisbx.quirks import LACKS, Lack, lacks, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,9 +36,7 @@ def _platforms(found: RuntimeBinary) -> tuple[str | None, ...]:
     return ("ptrace",) if version and version < SYSTRAP_SINCE else ("systrap", "ptrace")
 
 
-# youki always makes a cgroup, which an ordinary user may do in cgroup v2 alone: tests/vm has it.
-USABLE = set(KNOWN_NAMES) - (set() if find_mount()[0] == "unified" else {"youki"})
-FOUND = tuple(found for found in find_runtimes() if found.name in USABLE)
+FOUND = find_runtimes()
 RUNTIMES = tuple(
     found.model_copy(update={"platform": platform})
     for found in FOUND

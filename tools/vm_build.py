@@ -199,7 +199,7 @@ def _make_site(made: Made, say: Say) -> None:
         locked = target / "requirements.txt"
         locked.write_text(_requirements())
         command = [
-            # Left alone after a kill, it would go on to write into what the next build removes.
+            # As vm_cache.namespaces: it ends with us.
             *["setpriv", "--pdeathsig", "KILL", _python_with_pip(), "-I", "-m", "pip"],
             *["--no-input", "--disable-pip-version-check", "install"],
             *["--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"],

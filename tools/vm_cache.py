@@ -32,9 +32,13 @@ def digest(*parts: object) -> str:
 
 
 def namespaces(*command: str) -> list[str]:
-    """Return the command as root of namespaces of its own; what it mounts ends with it."""
+    """Return the command as root of namespaces of its own; what it mounts ends with it.
+
+    It ends with its caller: left alone, it would write into what the next build has removed.
+    """
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
-    return ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--", *command]
+    own = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--", *command]
+    return ["setpriv", "--pdeathsig", "KILL", *own]
 
 
 @contextmanager

@@ -121,7 +121,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _put(text: str) -> tuple[Path, str]:
     source, colon, target = text.rpartition(":")
-    if not colon or not target.startswith("/") or not Path(source).exists():
+    if not (source and colon and target.startswith("/") and Path(source).exists()):
         what = f"-p {text}: not HOST:GUEST, an existing path and an absolute one"
         raise BuildError(what)
     return Path(source), os.path.normpath(target)

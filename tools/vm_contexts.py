@@ -47,7 +47,13 @@ def find_user(name: str) -> pwd.struct_passwd:
 
 def start(asked: dict[str, Any]) -> Started:
     """Start what the host asks for; raise FileNotFoundError when there is no such program."""
-    return _CONTEXTS[asked["context"]](find_user(asked["user"]), asked)
+    user = find_user(asked["user"])
+    started = _CONTEXTS[asked["context"]](user, asked)
+    for stream in (started.process.stdin, started.process.stdout, started.process.stderr):
+        if stream is not None:
+            # So that the user may open /dev/stdout too.
+            os.fchown(stream.fileno(), user.pw_uid, user.pw_gid)
+    return started
 
 
 def _environment(user: pwd.struct_passwd) -> dict[str, str]:

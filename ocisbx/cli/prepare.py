@@ -165,7 +165,8 @@ def plan_for(config: SandboxConfig, host: Host) -> Plan:
     except KeyError as error:
         raise ConfigError(
             f"the host of --host does not tell about {error.args[0]}",
-            remedy="add it to `paths` (a pattern of [filesystem] to `matches`) of the file",
+            remedy="add it to `paths` of the file (a pattern of [filesystem] to `matches`, a key "
+            "of [limits.io] to `disks`)",
         ) from None
 
 

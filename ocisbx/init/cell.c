@@ -1,6 +1,6 @@
 /* ocisbx-cell: starts a runtime in private namespaces, so that nothing of the host is altered.
  *
- *     ocisbx-cell [-u | -j PID] [-m] [-g DIR] [-k] -- /ABS/RUNTIME [ARG...]
+ *     ocisbx-cell [-u | -j PID] [-m] [-g DIR] [-C DIR] [-k] -- /ABS/RUNTIME [ARG...]
  *
  * -u  a new user namespace in which the caller's ids are 0
  * -j  the user namespace in which the container of process PID was made: a runtime enters a
@@ -9,6 +9,7 @@
  *     hybrid hierarchies and looks nowhere else. Where cgroup2 is mounted nowhere, it is mounted
  *     anew, in a new cgroup namespace (the kernel asks for one of our own).
  * -g  the cgroup (its directory) to go into before all else.
+ * -C  the working directory.
  * -k  descriptor 3 is kept too; all above 2 (3) are marked close-on-exec, not closed, so that a
  *     runtime named /proc/self/fd/N can still be executed.
  */
@@ -27,6 +28,7 @@ struct options {
 	int keep;
 	const char *joined;
 	const char *cgroup;
+	const char *directory;
 	char **argv;
 };
 
@@ -43,9 +45,16 @@ static long check(const char *step, long result)
 	return result;
 }
 
+static const char *value(char **argument, const char *usage)
+{
+	if (!*argument || !**argument)
+		fail(usage, 0);
+	return *argument;
+}
+
 static struct options parse(char **argv)
 {
-	static const char usage[] = "usage: ocisbx-cell [-u | -j PID] [-m] [-g DIR] [-k] -- /ABS/RUNTIME [ARG...]";
+	static const char usage[] = "usage: ocisbx-cell [-u | -j PID] [-m] [-g DIR] [-C DIR] [-k] -- /ABS/RUNTIME [ARG...]";
 	struct options options = { .user = 0 };
 
 	for (argv++; *argv; argv++) {
@@ -57,16 +66,9 @@ static struct options parse(char **argv)
 		case 'u': options.user = 1; break;
 		case 'm': options.mount = 1; break;
 		case 'k': options.keep = 1; break;
-		case 'j':
-			options.joined = *++argv;
-			if (!options.joined || !*options.joined)
-				fail(usage, 0);
-			break;
-		case 'g':
-			options.cgroup = *++argv;
-			if (!options.cgroup || !*options.cgroup)
-				fail(usage, 0);
-			break;
+		case 'j': options.joined = value(++argv, usage); break;
+		case 'g': options.cgroup = value(++argv, usage); break;
+		case 'C': options.directory = value(++argv, usage); break;
 		case '-':
 			options.argv = argv + 1;
 			if (!*options.argv || **options.argv != '/')
@@ -135,13 +137,17 @@ static void enter_cgroup(const char *directory)
 
 static void arrange_mounts(void)
 {
+	long mounted;
+
 	check("mounts private", SYS5(mount, 0, "/", 0, MS_REC | MS_PRIVATE, 0));
 	if (SYS5(mount, "/sys/fs/cgroup/unified", "/sys/fs/cgroup", 0, MS_BIND, 0) == 0)
 		return;
 	check("a cgroup namespace", SYS1(unshare, CLONE_NEWCGROUP));
-	check("cgroup2 on /sys/fs/cgroup",
-	      SYS5(mount, "cgroup2", "/sys/fs/cgroup", "cgroup2",
-		   MS_NOSUID | MS_NODEV | MS_NOEXEC, 0));
+	mounted = SYS5(mount, "cgroup2", "/sys/fs/cgroup", "cgroup2",
+		       MS_NOSUID | MS_NODEV | MS_NOEXEC, 0);
+	/* Where it is there alone already, the kernel mounts it no second time. */
+	if (mounted != -EBUSY)
+		check("cgroup2 on /sys/fs/cgroup", mounted);
 }
 
 int program(int argc, char **argv, char **envp)
@@ -154,6 +160,8 @@ int program(int argc, char **argv, char **envp)
 	(void)argc;
 	if (options.cgroup)
 		enter_cgroup(options.cgroup);
+	if (options.directory)
+		check(options.directory, SYS1(chdir, options.directory));
 	if (options.joined)
 		join_parent_of(options.joined);
 	check("namespaces", SYS1(unshare, flags));

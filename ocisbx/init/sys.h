@@ -34,6 +34,7 @@
 #define NR_exit 60
 #define NR_exit_group 231
 #define NR_keyctl 250
+#define NR_chdir 80
 #define NR_openat 257
 #define NR_unlinkat 263
 #define NR_unshare 272
@@ -68,6 +69,7 @@
 #define NR_exit 93
 #define NR_exit_group 94
 #define NR_keyctl 219
+#define NR_chdir 49
 #define NR_openat 56
 #define NR_unlinkat 35
 #define NR_unshare 97

@@ -147,14 +147,14 @@ def no_exec(path: str) -> bool:
 
 
 def try_user_namespace() -> str:
-    """Make a user and a mount namespace with the cell; empty when that works, else its words.
+    """Make a user namespace with the cell; empty when that works, else its words.
 
     Raises:
         RuntimeMissing: the cell is not there.
     """
     true = next((path for path in TRUE_PROGRAMS if os.access(path, os.X_OK)), TRUE_PROGRAMS[0])
     try:
-        done = command.run([cell_path(), "-u", "-m", "--", true], timeout_s=ACT_TIMEOUT_S)
+        done = command.run([cell_path(), "-u", "--", true], timeout_s=ACT_TIMEOUT_S)
     except (OSError, command.CommandTimeout) as error:
         return str(error)
     if done.status.ok:

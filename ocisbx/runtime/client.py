@@ -84,11 +84,13 @@ class RuntimeClient(NamedTuple):
             if self.sealed and (copy := sealed_copy(self.path)) is not None:
                 descriptors[SEALED_FD] = copy
                 executable = f"/proc/self/fd/{SEALED_FD}"
-            if self.cell == "none" and cgroup is None:
+            inside = self.quirks.starts_in_bundle
+            if self.cell == "none" and cgroup is None and not inside:
                 return command.spawn(argv, descriptors=descriptors, executable=executable)
             # execve names the file, argv[0] the runtime: the cell has only the first.
             options = [*CELL_ARGS.get(self.cell, ()), *(("-k",) if socket is not None else ())]
             options += [] if cgroup is None else ["-g", cgroup]
+            options += ["-C", bundle] if inside else []
             cell = [cell_path(), *options, "--", executable, *argv[1:]]
             return command.spawn(cell, descriptors=descriptors)
         except OSError as error:

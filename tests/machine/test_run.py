@@ -55,7 +55,7 @@ def test_nothing_is_brought_out_where_nothing_was_written(vm: Vm) -> None:
         ("scope", r"/user\.slice/user-1000\.slice/user@1000\.service/app\.slice/run-[\w-]+\.scope"),
         ("session", r"/user\.slice/user-1000\.slice/session-\w+\.scope"),
         ("login", r"/user\.slice/user-1000\.slice/session-\w+\.scope"),
-        ("plain", r"/system\.slice/run-[\w-]+\.service"),
+        ("plain", r"/system\.slice/command\.service"),
     ],
 )
 def test_each_context_has_its_cgroup_and_keeps_the_words(vm: Vm, context: str, cgroup: str) -> None:
@@ -85,7 +85,7 @@ def test_death_by_a_signal_and_a_command_that_is_not_there_have_their_codes(
     assert vm.sh("kill -KILL $$", "-s", context).returncode == 128 + signal.SIGKILL
     ended = vm("run", "-s", context, "--", "no-such-command")
     assert ended.returncode == 127
-    assert "no-such-command: " in ended.stderr
+    assert re.search("no-such-command.*: No such file or directory", ended.stderr)
 
 
 def test_a_killed_host_leaves_no_machine(vm: Vm) -> None:
@@ -112,7 +112,7 @@ def test_two_machines_at_once_share_neither_files_nor_chance_and_know_the_time(v
     command = ("run", "-s", "plain", "--", "sh", "-c", script)
     before = int(time.time())
     with vm.start(*command) as one, vm.start(*command) as other:
-        # Neither ends before both have begun.
+        # Neither ends before both have been started.
         ends = [process.communicate("given\n") for process in (one, other)]
     said = [out.split("\n") for out, _ in ends]
     assert [lines[:2] for lines in said] == [["given", "1"]] * 2, ends

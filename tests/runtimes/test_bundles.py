@@ -28,6 +28,7 @@ from tools.example_bundles import Example, names, read_example
 pytestmark = pytest.mark.runtime
 
 HOME = "/home/ada"
+RECORDED_DISK = "8:0"
 NOTES = {"project/notes.txt": "read me\n"}
 
 # What lies in the caller's directories besides what the recorded host says.
@@ -91,6 +92,7 @@ SHOWS: dict[str, Callable[[RunResult, str], None]] = {
     "hostile-paths": shows(f"{HOSTILE}\ninput\n"),
     "hybrid-cgroups": shows(CALLER),
     "isolation": shows("CapEff:\t00000000a00435fb\n0\nrefused\n"),
+    "limits": shows("read me\n"),
     "limits-degraded": shows("256\n256\ntoo large\n"),
     "names-and-places": shows(f"{HOME}/project/src\nbuilder-7\nbuilder-7\n1\n"),
     "no-workspace": shows("/\nscratch\n"),
@@ -208,6 +210,8 @@ def add_shell(root: Path) -> None:
 def here(example: Example, home: Path, runtime: Runtime) -> tuple[SandboxConfig, list[str]]:
     """The case's configuration and command, for this machine."""
     written = json.dumps({"config": example.config.said(), "argv": example.argv})
+    disk = json.dumps(min(os.listdir("/sys/dev/block"), default=RECORDED_DISK))
+    written = written.replace(json.dumps(RECORDED_DISK), disk)
     case = json.loads(written.replace(HOME, str(home)))
     config = SandboxConfig.build(case["config"])
     return config.updated({"runtime": {"names": [runtime.path]}}), case["argv"]

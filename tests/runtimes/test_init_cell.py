@@ -15,7 +15,8 @@ pytestmark = pytest.mark.runtime
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 USAGE = (
-    "ocisbx-cell: usage: ocisbx-cell [-u | -j PID] [-m] [-g DIR] [-k] -- /ABS/RUNTIME [ARG...]\n"
+    "ocisbx-cell: usage: ocisbx-cell [-u | -j PID] [-m] [-g DIR] [-C DIR] [-k] -- /ABS/RUNTIME "
+    "[ARG...]\n"
 )
 # Where cgroup2 is mounted already, what is there is used.
 HYBRID = Path("/sys/fs/cgroup/unified/cgroup.controllers").exists()
@@ -70,6 +71,11 @@ def test_cgroup2_is_where_runtimes_look_and_only_there() -> None:
     assert Path("/proc/self/mountinfo").read_text() == before
 
 
+def test_it_starts_where_it_is_told_to(tmp_path: Path) -> None:
+    done = _cell("-u", "-m", "-C", str(tmp_path), "--", "/bin/pwd")
+    assert (done.stdout, done.returncode) == (f"{tmp_path}\n", 0)
+
+
 @pytest.mark.parametrize(("flags", "kept"), [((), []), (("-k",), ["3"])])
 def test_only_the_report_descriptor_is_kept(flags: tuple[str, ...], kept: list[str]) -> None:
     fds = [os.open("/", os.O_RDONLY) for _ in range(30)]
@@ -112,6 +118,11 @@ def test_a_runtime_in_a_sealed_memfd_can_be_executed() -> None:
         *(
             (arguments, USAGE)
             for arguments in ((), ("-u",), ("--",), ("-x", "--", "/bin/true"), ("--", "true"))
+        ),
+        *((("-u", option), USAGE) for option in ("-j", "-g", "-C")),
+        (
+            ("-C", "/no", "--", "/bin/true"),
+            "ocisbx-cell: /no: no such file or directory (errno 2)\n",
         ),
     ],
 )

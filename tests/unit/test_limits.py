@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ocisbx.quirks
 from ocisbx.config import SandboxConfig
+from ocisbx.container.cgroup_limits import KINDS
 from ocisbx.container.model import ContainerConfig, IoLimit, Limits
 from ocisbx.container.resolve import resolve
 from ocisbx.container.scenes import find_scene
@@ -198,3 +202,21 @@ def test_presets_have_room_for_every_runtime() -> None:
         for row in TABLE:
             assert limits.get("memory_bytes", GIB) > 2 * row.memory_floor_bytes
             assert limits.get("pids", 999) > 2 * row.pids_floor
+
+
+PAGE = (Path(ocisbx.quirks.__file__).parent / "man" / "ocisbx-limits.7.md").read_text()
+FLOORS = re.findall(r"^\| (\w+)[^|]*\| (\d+) MiB \| (\d+) \|$", PAGE, re.MULTILINE)
+
+
+def test_the_manual_tells_the_floors() -> None:
+    told = [(name, int(memory) << 20, int(pids)) for name, memory, pids in FLOORS]
+    assert set(told) == {(row.name, row.memory_floor_bytes, row.pids_floor) for row in TABLE}
+
+
+def test_the_manual_tells_each_limit() -> None:
+    section = PAGE.partition("## Each limit")[2].partition("\n\n**Swap")[0]
+    for field, kind in KINDS.items():
+        name = "weight" if field == "io_weight" else field
+        assert re.search(rf"^\|[^|]*`{name}`[^|]*\|.*\| {kind.name} \|", section, re.MULTILINE), (
+            field
+        )

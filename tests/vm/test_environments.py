@@ -1,131 +1,32 @@
-"""Each environment for real, inside the test machine: what is seen of it, and what cures it.
+"""Each environment for real: what is seen of it, the place that is taken in it, and what cures it.
 
-Runs as the guest's unprivileged user, in a delegated scope; sudo is its administrator. The remedies
-are pasted into a shell as they are printed.
+Remedies are pasted into a shell as they are printed.
 """
 
 from __future__ import annotations
 
-import json
-import shlex
-import subprocess
-import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from tests.vm.environments import (
+    LOOK,
+    OTHER,
+    forget_other,
+    last_json,
+    other_user,
+    run_under_cron,
+    seen_in,
+    start_manager,
+    sudo,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
-INSIDE = Path(__file__).with_name("inside_environment.py")
-IN_GUEST = Path("/opt/ocisbx-vm").is_dir()
+__all__ = ["other_user"]
 
-pytestmark = [
-    pytest.mark.vm,
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(not IN_GUEST, reason="runs inside the test machine: tools/vm"),
-]
-
-# A user who never logged in and does not linger: no user manager runs.
-OTHER = "other"
-PYTHON = f"PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={ROOT} python3 -P"
-LOOK = f"{PYTHON} {INSIDE}"
-RUN = f"{PYTHON} -m ocisbx run --workspace none -m 96M --json -- true"
-DOCTOR = f"{PYTHON} -m ocisbx doctor --json"
 ALL = ["cpu", "cpuset", "io", "memory", "pids"]
-
-USER_RUN = ("systemd-run", "--user", "--quiet")
-SYSTEM_RUN = ("sudo", "systemd-run", "--quiet", "--pipe", "--wait", "--collect")
-
-
-def su(user: str, line: str) -> str:
-    return f"su {user} -c {shlex.quote(line)}"
-
-
-# How a shell line is started in each environment.
-ENTER: dict[str, Callable[[str], list[str]]] = {
-    "scope": lambda line: [*USER_RUN, "--scope", "-pDelegate=yes", "sh", "-c", line],
-    "undelegated scope": lambda line: [*USER_RUN, "--scope", "sh", "-c", line],
-    "user service": lambda line: [*USER_RUN, "--pipe", "--wait", "sh", "-c", line],
-    "ssh": lambda line: ["ssh", "dev@localhost", line],
-    "service": lambda line: [*SYSTEM_RUN, "--uid=dev", "sh", "-c", line],
-    "delegated service": lambda line: [
-        *SYSTEM_RUN, "--uid=dev", "-pDelegate=yes", "sh", "-c", line
-    ],
-    "service without manager": lambda line: [*SYSTEM_RUN, f"--uid={OTHER}", "sh", "-c", line],
-    "su": lambda line: ["ssh", "dev@localhost", f"sudo {su(OTHER, line)}"],
-    "su to who lingers": lambda line: ["ssh", "root@localhost", su("dev", line)],
-    "root by ssh": lambda line: ["ssh", "root@localhost", line],
-    "root's service": lambda line: [*SYSTEM_RUN, "sh", "-c", line],
-}  # fmt: skip
-
-
-def output(argv: list[str], timeout_s: float = 120) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
-    assert done.returncode == 0, (argv, done.stdout, done.stderr)
-    return done.stdout
-
-
-def sudo(line: str) -> str:
-    return output(["sudo", "sh", "-c", line])
-
-
-def under_cron(user: str, line: str, place: Path) -> str:
-    """As a job of cron(8): one of @reboot starts when cron first does, not with the minute."""
-    result = place / "result"
-    job = f"@reboot {user} {{ {line}; }} >{place}/text 2>&1; mv {place}/text {result}"
-    place.chmod(0o777)
-    sudo(f"rm -f /run/crond.reboot; echo {shlex.quote(job)} >/etc/cron.d/ocisbx-test; "
-         "systemctl restart cron")  # fmt: skip
-    try:
-        deadline = time.monotonic() + 120
-        while not result.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        return result.read_text(encoding="utf-8")
-    finally:
-        sudo("rm /etc/cron.d/ocisbx-test")
-
-
-def seen_in(name: str, lines: str = LOOK) -> dict[str, Any]:
-    """What the last of the lines prints; from a file, as systemd-run(1) changes words with $."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".sh") as script:
-        script.write(lines)
-        script.flush()
-        Path(script.name).chmod(0o644)
-        found: dict[str, Any] = json.loads(
-            output(ENTER[name](f"sh {script.name}")).splitlines()[-1]
-        )
-    return found
-
-
-@pytest.fixture(scope="module", autouse=True)
-def guest() -> Iterator[None]:
-    """Another user, who may ask the administrator too, and can read this tree."""
-    sudo(f"id {OTHER} >/dev/null 2>&1 || useradd --create-home --shell /bin/bash {OTHER}; "
-         f"echo '{OTHER} ALL=(ALL:ALL) NOPASSWD: ALL' >/etc/sudoers.d/ocisbx-{OTHER}; "
-         "chmod a+x /home/dev")  # fmt: skip
-    yield
-    forget_other()
-
-
-def forget_other() -> None:
-    """Until nothing of the other user runs, and no user manager."""
-    sudo(
-        f"loginctl disable-linger {OTHER}; loginctl terminate-user {OTHER} 2>/dev/null; "
-        f"while systemctl is-active --quiet user@$(id -u {OTHER}); do sleep 0.2; done"
-    )
-
-
-def start_manager() -> tuple[str, str]:
-    """The other user's id, and the process id of the user manager that now lingers."""
-    uid = sudo(f"loginctl enable-linger {OTHER}; id -u {OTHER}").strip()
-    sudo(f"while ! test -S /run/user/{uid}/bus; do sleep 0.2; done")
-    return uid, sudo(f"systemctl show --value --property MainPID user@{uid}").strip()
+# For the guests that run a part only.
+EVERY = pytest.mark.every_guest
 
 
 def assert_held(told: dict[str, Any], controllers: list[str]) -> None:
@@ -139,12 +40,12 @@ def assert_held(told: dict[str, Any], controllers: list[str]) -> None:
 
 # Name of the environment -> the scene, the way at first, the way once settled.
 HELD = [
-    ("scope", "delegated", "sibling", "sibling"),
-    ("undelegated scope", "undelegated", "scope", "sibling"),
+    pytest.param("scope", "delegated", "sibling", "sibling", marks=EVERY),
+    pytest.param("undelegated scope", "undelegated", "scope", "sibling", marks=EVERY),
     ("user service", "undelegated", "scope", "sibling"),
-    ("ssh", "session", "scope", "sibling"),
-    ("service", "service", "scope", "sibling"),
-    ("delegated service", "handed-over", "below", "below"),
+    pytest.param("ssh", "session", "scope", "sibling", marks=EVERY),
+    pytest.param("service", "service", "scope", "sibling", marks=EVERY),
+    pytest.param("delegated service", "handed-over", "below", "below", marks=EVERY),
     ("su to who lingers", "su-lingering", "scope", "sibling"),
     ("root by ssh", "root", "sibling", "sibling"),
     ("root's service", "root", "sibling", "sibling"),
@@ -167,42 +68,34 @@ def test_limits_hold(name: str, scene: str, way: str, settled: str) -> None:
         assert told["used"]["own"].endswith(".service/ocisbx-driver")
 
 
-def test_cron_of_who_lingers(tmp_path: Path) -> None:
-    told = json.loads(under_cron("dev", LOOK, tmp_path))
+def test_cron_of_who_lingers() -> None:
+    told = last_json(run_under_cron("dev", LOOK, Path("/tmp/ocisbx-cron-dev")))
     assert told["cgroups"]["own"] == "/system.slice/cron.service"
     assert (told["scene"], told["cgroups"]["way"]) == ("service", "scope")
     assert_held(told, ALL)
 
 
-LOST = [("service without manager", "no-manager"), ("su", "su")]
-
-
-@pytest.mark.parametrize(("name", "scene"), LOST)
+@pytest.mark.parametrize(
+    ("name", "scene"),
+    [pytest.param("service without manager", "no-manager", marks=EVERY), ("su", "su")],
+)
 def test_a_remedy_pasted_works(name: str, scene: str) -> None:
     forget_other()
     told = seen_in(name)
     assert (told["scene"], told["cgroups"]["way"]) == (scene, "none")
     assert "no cgroup can be made here" in told["used"]["error"]
-    remedy = told["remedy"]
-    assert "sudo loginctl enable-linger" in remedy
-    after = seen_in(name, f"{remedy}\n{LOOK}")
-    assert after["cgroups"]["way"] == "scope"
-    assert after["remedy"] == ""
+    assert "sudo loginctl enable-linger" in told["remedy"]
+    after = seen_in(name, f"{told['remedy']}\n{LOOK}")
+    assert (after["cgroups"]["way"], after["remedy"]) == ("scope", "")
     assert_held(after, ALL)
 
 
-def test_cron_of_who_does_not_linger(tmp_path: Path) -> None:
+def test_cron_of_who_does_not_linger() -> None:
     forget_other()
-    (tmp_path / "first").mkdir()
-    (tmp_path / "then").mkdir()
-    tmp_path.chmod(0o755)
-    for above in list(tmp_path.parents)[:-2]:
-        if above.owner() == "dev":
-            above.chmod(0o755)
-    told = json.loads(under_cron(OTHER, LOOK, tmp_path / "first"))
+    told = last_json(run_under_cron(OTHER, LOOK, Path("/tmp/ocisbx-cron-first")))
     assert (told["scene"], told["cgroups"]["way"]) == ("no-manager", "none")
-    lines = (line.partition("  #")[0] for line in told["remedy"].splitlines())
-    after = json.loads(under_cron(OTHER, f"{{ {'; '.join(lines)}; }}; {LOOK}", tmp_path / "then"))
+    lines = f"{told['remedy']}\n{LOOK}"
+    after = last_json(run_under_cron(OTHER, lines, Path("/tmp/ocisbx-cron-then")))
     assert (after["scene"], after["cgroups"]["way"]) == ("service", "scope")
     assert_held(after, ALL)
 
@@ -210,8 +103,7 @@ def test_cron_of_who_does_not_linger(tmp_path: Path) -> None:
 def test_without_systemd_a_cgroup_is_handed_over_by_hand() -> None:
     """The remedy of a host without systemd, which works on one with it just as well."""
     forget_other()
-    pretending = f"PRETEND='{{\"systemd\": false}}' {LOOK}"
-    told = seen_in("service without manager", pretending)
+    told = seen_in("service without manager", f"PRETEND='{{\"systemd\": false}}' {LOOK}")
     assert told["scene"] == "no-systemd"
     after = seen_in("service without manager", f"{told['remedy']}\n{LOOK}")
     assert (after["scene"], after["cgroups"]["way"]) == ("handed-over", "sibling")
@@ -255,6 +147,7 @@ def test_the_managers_own_controllers_are_extended() -> None:
     assert (told["scene"], told["cgroups"]["way"]) == ("few-controllers", "scope")
     assert_held(told, ["cpu", "memory", "pids"])
     assert "io" not in told["used"]["controllers"]
+    # Instead of logging out and in again.
     again = f"{told['remedy']}\nsudo systemctl restart user@{uid}\n"
     after = seen_in("service without manager", f"{again}{LOOK} io")
     assert (after["scene"], after["remedy"]) == ("service", "")
