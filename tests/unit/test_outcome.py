@@ -143,20 +143,6 @@ def test_a_limit_that_the_runtime_itself_ran_into(evidence: Evidence, words: str
     assert found == Failure("the runtime could not start the container", f"{words}cannot fork")
 
 
-SILENT = [
-    (Evidence(started=True, oom_killed=True), T.OOM_KILLED),
-    (Evidence(started=True, oom_killed=True, pids_limit_hit=True), T.OOM_KILLED),
-    (Evidence(started=True, pids_limit_hit=True), T.PIDS_LIMIT),
-    (Evidence(started=False, oom_killed=True), T.OOM_KILLED),
-]
-
-
-@pytest.mark.parametrize(("evidence", "end"), SILENT)
-def test_an_init_that_died_of_a_limit(evidence: Evidence, end: T) -> None:
-    found = classify(evidence._replace(ready=True, runtime_status=137))
-    assert found == Verdict(end, signal=9)
-
-
 @pytest.mark.parametrize("reason", list(Reason))
 @pytest.mark.parametrize("ready", [False, True])
 def test_without_a_report_a_reason_of_the_drivers_stands(reason: Reason, ready: object) -> None:
