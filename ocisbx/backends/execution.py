@@ -161,7 +161,8 @@ class OciExecution:
     def usage(self) -> ResourceUsage:
         """What the payload and all that it started used, as far as it was measured."""
         runtime = None if self._child is None else self._child.status
-        used = None if self.box is None else self.box.used()
+        # Until the payload starts there is nothing but the runtime in it.
+        used = self.box.used() if self.box is not None and self.clock.payload_started else None
         return measured(
             self._exited,
             runtime,
