@@ -151,7 +151,9 @@ class OciExecution:
 
     def end_now(self, reason: Reason) -> None:
         """SIGKILL inside, at once; for the loop's own thread."""
-        self._ending.begin(reason, time.monotonic(), 0.0)
+        # Of two streams beyond their limits the second is no reason to hurry.
+        if self._ending.reason is not reason:
+            self._ending.begin(reason, time.monotonic(), 0.0)
 
     def capture_path(self, stream: str) -> str:
         """Where this stream's capture lies while the payload runs."""
