@@ -115,7 +115,7 @@ def classify(evidence: Evidence) -> Verdict | Failure:
         return _end(report, evidence)
     if evidence.reason is not None:
         return Verdict(REASON_TERMINATIONS[evidence.reason])
-    if evidence.oom_killed:
+    if evidence.oom_killed and (evidence.ready or not evidence.reports):
         return Verdict(Termination.OOM_KILLED, signal=9)
     if evidence.started:
         # The init died without a word. Only a SIGKILL ends it, and everything inside with it;
@@ -174,4 +174,9 @@ def _runtime_failure(evidence: Evidence) -> Failure:
         if evidence.ready
         else "the runtime could not start the container"
     )
-    return Failure(what, evidence.runtime_error or ended)
+    why = evidence.runtime_error or ended
+    if evidence.oom_killed:
+        why = f"it was killed for memory: {why}"
+    elif evidence.pids_limit_hit:
+        why = f"it hit the limit of processes: {why}"
+    return Failure(what, why)

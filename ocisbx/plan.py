@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ocisbx.commands import CommandPolicy
 from ocisbx.placeholder import Placeholder, is_blank
+from ocisbx.quirks import find_quirks
 from ocisbx.result import Enforced, EnforcementState, RuntimeInfo
 
 try:
@@ -206,11 +207,13 @@ class Plan(NamedTuple):
                 root=root, argv=argv, environment=environment, cgroup=f"{BY_HAND}{container_id}"
             )
         )
-        if self.cgroup is not None:
-            if self.cgroup.resources:
-                document["linux"]["resources"] = self.cgroup.resources
-            else:
-                del document["linux"]["cgroupsPath"]
+        if self.cgroup is not None and self.cgroup.resources:
+            document["linux"]["resources"] = self.cgroup.resources
+        elif find_quirks(self.runtime.name, self.runtime.version).always_placed:
+            # One that it cannot make, and does without.
+            document["linux"]["cgroupsPath"] = f"/ocisbx-{container_id}"
+        elif self.cgroup is not None:
+            del document["linux"]["cgroupsPath"]
         return document
 
     def policy(self) -> dict[str, Any]:

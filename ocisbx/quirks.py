@@ -48,6 +48,15 @@ class Quirks(NamedTuple):
     # Looks for a relative `source` of a mount where it was started, and not in the bundle
     # (config.md, "Mounts"): it is started there.
     starts_in_bundle: bool = False
+    # Takes the mask of SCMP_CMP_MASKED_EQ (`value`) for what is compared with (`valueTwo`), and the
+    # other for the mask: they are written the other way round.
+    swaps_masks: bool = False
+    # Leaves a container in the caller's session keyring (keyrings(7)): it is started in a new one.
+    shares_keyring: bool = False
+    # Leaves the loopback of a new network namespace down: we bring it up.
+    loopback_down: bool = False
+    # Without linux.cgroupsPath it asks systemd for a cgroup; one that it may not make it leaves be.
+    always_placed: bool = False
     # Copies itself into memory before it starts anything, unless it runs from a sealed copy.
     sealed_pays: bool = False
     # Answers the payload's system calls itself, in user space: nothing inside reaches the host's
@@ -160,7 +169,12 @@ TABLE: tuple[Quirks, ...] = (
         since=(0,),
         refuses_hybrid=True,
         starts_in_bundle=True,
+        swaps_masks=True,
+        shares_keyring=True,
+        loopback_down=True,
+        always_placed=True,
         sealed_pays=True,
+        cause_first=True,
         socket_args=("--preserve-fds", "1"),
         features=True,
     ),
@@ -235,6 +249,17 @@ LACKS: tuple[Lack, ...] = (
         "runc", (), "paths may have 4095 bytes",
         "mkdirat ...: file name too long: it puts the root's own path before each target",
         "refused with the length that fits, before anything is started",
+    ),
+    Lack(
+        "youki", (), "a missing working directory is made",
+        "failed to chdir: ENOENT: No such file or directory",
+        "refused, in the runtime's words",
+    ),
+    Lack(
+        "youki", (), "--user names any id that is mapped",
+        "intermediate process error EINVAL: it makes containers as uid 0 of their namespace",
+        "on hybrid cgroups, where it runs in namespaces with one id, refused; elsewhere your "
+        "subordinate ids are mapped, as for runc",
     ),
     Lack(
         "runsc", (), "process 1 is out of the payload's reach",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import threading
 import time
 from dataclasses import dataclass, field
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 import ocisbx
+from ocisbx.probe.cgroups import find_mount
+from ocisbx.probe.gather import subordinate_ids
 from ocisbx.probe.processes import command_line, processes
 from ocisbx.probe.runtimes import find_runtimes
-from ocisbx.quirks import LACKS, Lack, lacks, parse_version
+from ocisbx.quirks import LACKS, Lack, find_quirks, lacks, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +49,8 @@ RUNTIME_IDS = tuple(
     "-".join(filter(None, (found.name, found.version, found.platform))) for found in RUNTIMES
 )
 
+# What a sealed copy of a runtime is called.
+SEALED = tuple(f"/memfd:{os.path.basename(found.path)} " for found in RUNTIMES)
 PATIENCE_S = 20.0
 PYTHON = "/usr/bin/python3"
 
@@ -107,6 +112,15 @@ class Box:
         assert promise in {lack.promise for lack in LACKS}
         return lacks(self.runtime.name, self.runtime.version).get(promise)
 
+    @property
+    def maps_others(self) -> bool:
+        """Whether another id than 0 can be the payload's."""
+        if find_quirks(self.runtime.name, self.runtime.version).maps_any_id:
+            return True
+        alone = self.lacks("--user names any id that is mapped") and find_mount()[0] != "unified"
+        given = (subordinate_ids(f"/etc/{name}", os.getuid()) for name in ("subuid", "subgid"))
+        return not alone and shutil.which("newuidmap") is not None and all(given)
+
     def serving(self) -> list[int]:
         """The processes of a runtime that works for this box: all that the host sees of gVisor."""
         return running(str(self.run_directory))
@@ -151,7 +165,7 @@ def descriptors() -> list[str]:
             target = os.readlink(f"/proc/self/fd/{name}")
         except OSError:
             continue
-        if not target.startswith("/memfd:crun"):
+        if not target.startswith(SEALED):
             found.append(f"{name} {target}")
     return sorted(found)
 

@@ -121,23 +121,44 @@ def measured(
     can be told apart.
     """
     told = ResourceUsage(wall_s=wall_s)
+    payload_s = None
     if exited is not None:
-        total_s = (exited.total.user_usec + exited.total.system_usec) / 1e6
+        total = exited.total
+        payload_s = (total.user_usec + total.system_usec) / 1e6
         told = ResourceUsage(
             wall_s=exited.wall_ns / 1e9,
-            cpu_user_s=exited.total.user_usec / 1e6,
-            cpu_system_s=exited.total.system_usec / 1e6,
-            # The runtime has waited for the init, whose time is in its own sum (getrusage(2)).
-            runtime_cpu_s=None if runtime is None else max(0.0, runtime.cpu_s - total_s),
+            cpu_user_s=total.user_usec / 1e6,
+            cpu_system_s=total.system_usec / 1e6,
         )
     if used is None:
-        return told
-    if runtime_inside:
-        before = used.before
-        parts = (before.cpu_user_usec, before.cpu_system_usec)
-        known = [usec for usec in parts if usec is not None]
-        told = told._replace(runtime_cpu_s=_seconds(sum(known)) if known else None)
-    return told._replace(**_counted(used))
+        return told._replace(runtime_cpu_s=_beside(runtime, payload_s))
+    counted_s = _sum_s(used.since("cpu_user_usec"), used.since("cpu_system_usec"))
+    payload_s = payload_s if counted_s is None else counted_s
+    before = used.before
+    runtime_s = (
+        _sum_s(before.cpu_user_usec, before.cpu_system_usec)
+        if runtime_inside
+        else _beside(runtime, payload_s)
+    )
+    return told._replace(runtime_cpu_s=runtime_s, **_counted(used))
+
+
+def _beside(runtime: Status | None, payload_s: float | None) -> float | None:
+    """The runtime's own time; the payload's is in its sum, through the init that it has waited for.
+
+    All the payload's: what the init leaves behind, the kernel's end of its namespace waits for.
+    """
+    if runtime is None or payload_s is None:
+        return None
+    # One that was killed has waited for nobody.
+    waited_s = payload_s if runtime.signal is None else 0.0
+    return max(0.0, runtime.cpu_s - waited_s)
+
+
+def _sum_s(*parts: int | None) -> float | None:
+    """The sum in seconds, where a part is known."""
+    known = [usec for usec in parts if usec is not None]
+    return sum(known) / 1e6 if known else None
 
 
 def _counted(used: Used) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ocisbx.backends.channel import InitChannel
 from ocisbx.backends.endings import SETTLE_S, Escalation, Patience, Ways, measured
 from ocisbx.backends.wishes import Wishes
 from ocisbx.cgroup.box import INNER
+from ocisbx.errors import RuntimeFailed
 from ocisbx.init import protocol
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
 from ocisbx.runtime.log import error_words
@@ -150,7 +151,9 @@ class OciExecution:
 
     def end_now(self, reason: Reason) -> None:
         """SIGKILL inside, at once; for the loop's own thread."""
-        self._ending.begin(reason, time.monotonic(), 0.0)
+        # Of two streams beyond their limits the second is no reason to hurry.
+        if self._ending.reason is not reason:
+            self._ending.begin(reason, time.monotonic(), 0.0)
 
     def capture_path(self, stream: str) -> str:
         """Where this stream's capture lies while the payload runs."""
@@ -299,6 +302,10 @@ class OciExecution:
         """What is not as it has to be before the payload may run; empty: nothing."""
         assert self._child is not None
         wrong = "" if self._inspect is None else self._inspect(pid)
+        try:
+            self._client.raise_loopback(pid)
+        except (OSError, RuntimeFailed) as error:
+            wrong = wrong or str(error)
         if wrong or self.box is None:
             return wrong
         # A kernel in user space has no process 1 of ours: the runtime's own processes are inside.

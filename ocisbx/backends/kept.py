@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ocisbx.backends.base import Call
     from ocisbx.bundle.owner import Owner
     from ocisbx.cgroup.files import Files
+    from ocisbx.quirks import Quirks
 
 # What a shell without ocisbx types for the cell (ocisbx-init(7)): util-linux's unshare(1) makes
 # the namespaces, and mounts become private.
@@ -133,7 +134,11 @@ def kept_plan(given: str, like: Plan | None = None) -> Plan:
     for mount in document.get("mounts", ()):
         if "source" in mount and mount.get("type") == "bind":
             mount["source"] = os.path.join(path, mount["source"])
-    cgroup, template = _place(document, always=like is not None and like.cgroup is not None)
+    cgroup, template = _place(
+        document,
+        always=like is not None and like.cgroup is not None,
+        insists=_quirks(path, like).always_placed,
+    )
     own = ((f"{path}/{COVERS}", ANYWHERE, False), (f"{path}/{INIT_FILE}", INIT_NODE, False))
     if like is not None:
         verified = (*like.verified, *own) if like.verified else ()
@@ -150,18 +155,30 @@ def kept_plan(given: str, like: Plan | None = None) -> Plan:
     return plan._replace(placeholders=placeholders, verified=(*_granted(document), *own))
 
 
-def _place(document: dict[str, Any], *, always: bool) -> tuple[CgroupPlan | None, Template]:
+def _quirks(path: str, like: Plan | None) -> Quirks:
+    if like is not None:
+        return find_quirks(like.runtime.name, like.runtime.version)
+    owner = read_owner(path)
+    return find_quirks(owner.runtime_name, owner.runtime_version)
+
+
+def _place(
+    document: dict[str, Any], *, always: bool, insists: bool
+) -> tuple[CgroupPlan | None, Template]:
     """The limits of the document, which then hold on the cgroup above the container's, and the text
-    without them; with `always` it has such a cgroup without limits too."""
-    linux = document.get("linux", {})
+    without them; with `always` it has such a cgroup without limits too. `insists`: the runtime has
+    to be told a place, also where it has none."""
+    linux = document.setdefault("linux", {})
     resources = linux.pop("resources", {})
     linux.pop("cgroupsPath", None)
-    if not resources and not always:
+    held = bool(resources) or always
+    if not held and not insists:
         return None, Template((json.dumps(document, ensure_ascii=False),), ())
     mark = secrets.token_hex(16)
     linux["cgroupsPath"] = mark
     before, _, after = json.dumps(document, ensure_ascii=False).partition(json.dumps(mark))
-    return CgroupPlan(cgroup_files(resources), resources), Template((before, after), ("cgroup",))
+    template = Template((before, after), ("cgroup",))
+    return CgroupPlan(cgroup_files(resources), resources) if held else None, template
 
 
 def _bare_plan(path: str, document: dict[str, Any], template: Template, root: str) -> Plan:

@@ -18,7 +18,7 @@ from ocisbx.bundle.covers import shared_covers
 from ocisbx.bundle.directory import INIT_FILE, BundleDirectory
 from ocisbx.bundle.owner import Owner
 from ocisbx.bundle.view import INIT_NODE
-from ocisbx.cgroup.box import Box
+from ocisbx.cgroup.box import Box, cgroup_name
 from ocisbx.cgroup.files import controllers_of
 from ocisbx.cgroup.place import settle
 from ocisbx.errors import BundleError, OcisbxError, Unsupported
@@ -73,7 +73,9 @@ class OciBackend:
                 stack.callback(_empty, box)
                 box.make(with_inner=client.quirks.enters_cgroup)
             stack.enter_context(hold(plan.placeholders))
-            root = _fill_bundle(bundle, plan, call, client, "" if box is None else box.inner)
+            # Nowhere, for a runtime that insists on a place.
+            place = f"/{cgroup_name(container_id)}" if box is None else box.inner
+            root = _fill_bundle(bundle, plan, call, client, place)
             if call.name is not None:
                 claim_name(call.name, container_id)
                 stack.callback(release_name, call.name, container_id)

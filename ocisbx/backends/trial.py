@@ -50,6 +50,8 @@ EXPECTED: tuple[tuple[str, str, object], ...] = (
         for name in ("cap_eff", "cap_prm", "cap_inh", "cap_bnd", "cap_amb")
     ),
 )
+# What must be refused to it, by whatever errno.
+REFUSED: tuple[tuple[str, str], ...] = (("seccomp", "personality"),)
 
 
 class Trial(NamedTuple):
@@ -213,9 +215,10 @@ def _ignored(runtime: RuntimeBinary, record: TrialRecord) -> tuple[str, ...]:
     if record.words or not record.inside:
         return ()
     untold = find_quirks(runtime.name, runtime.version).untold
-    names = (
+    names = [
         name
         for name, field, wanted in EXPECTED
         if record.inside.get(field) != wanted and field not in untold
-    )
+    ]
+    names += [name for name, field in REFUSED if record.inside.get(field) == 0]
     return tuple(dict.fromkeys(names))

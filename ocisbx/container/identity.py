@@ -76,6 +76,7 @@ def choose_identity(
         uid_map = (_user_map(quirks, cell, uid, host.uid),)
         gid_map = (_user_map(quirks, cell, gid, host.gid),)
         if not quirks.maps_any_id and (uid, gid) != (0, 0):
+            _check_cell(cell, quirks, uid)
             uid_map = _with_subordinates(host.uid, host.subordinate_uids, uid, host.newuidmap)
             gid_map = _with_subordinates(host.gid, host.subordinate_gids, gid, host.newgidmap)
     check_mapped(uid, uid_map, "uid")
@@ -108,6 +109,17 @@ def _user_map(quirks: Quirks, cell: Cell, inside: int, own: int) -> IdMap:
     # In the cell, the caller is already uid 0 of a namespace of its own.
     outside = 0 if cell == "user" else own
     return IdMap(container=inside if quirks.maps_any_id else 0, host=outside, size=1)
+
+
+def _check_cell(cell: Cell, quirks: Quirks, wanted: int) -> None:
+    """Refuse another id where the runtime is in a namespace that has the caller's alone."""
+    if cell == "user":
+        raise Unsupported(
+            f"user: {quirks.name} cannot run as id {wanted} here",
+            why="with cgroup v1 or hybrid cgroups it runs in namespaces in which you are the only "
+            "user (ocisbx-cell)",
+            remedy="use crun, which maps you to any id, or runc; or leave --user out",
+        )
 
 
 def _with_subordinates(

@@ -1,6 +1,7 @@
 /* ocisbx-cell: starts a runtime in private namespaces, so that nothing of the host is altered.
  *
- *     ocisbx-cell [-u | -j PID] [-m] [-g DIR] [-C DIR] [-k] -- /ABS/RUNTIME [ARG...]
+ *     ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] -- /ABS/RUNTIME [ARG...]
+ *     ocisbx-cell -l PID
  *
  * -u  a new user namespace in which the caller's ids are 0
  * -j  the user namespace in which the container of process PID was made: a runtime enters a
@@ -8,8 +9,10 @@
  * -m  a new mount namespace: every mount private, cgroup2 over /sys/fs/cgroup. Stock crun refuses
  *     hybrid hierarchies and looks nowhere else. Where cgroup2 is mounted nowhere, it is mounted
  *     anew, in a new cgroup namespace (the kernel asks for one of our own).
+ * -s  a new session keyring, where the kernel has keyrings.
  * -g  the cgroup (its directory) to go into before all else.
  * -C  the working directory.
+ * -l  the loopback of the container of process PID is brought up, and nothing is started.
  * -k  descriptor 3 is kept too; all above 2 (3) are marked close-on-exec, not closed, so that a
  *     runtime named /proc/self/fd/N can still be executed.
  */
@@ -19,14 +22,22 @@
 
 #define NS_GET_PARENT 0xb702 /* ioctl_nsfs(2) */
 
+#define KEYCTL_JOIN_SESSION_KEYRING 1
+#define AF_INET 2
+#define SOCK_DGRAM 2
+#define SIOCSIFFLAGS 0x8914 /* netdevice(7) */
+#define IFF_UP 1
+
 #define PROGRAM "ocisbx-cell"
 #define EXIT_FAILED 125
 
 struct options {
 	int user;
 	int mount;
+	int session;
 	int keep;
 	const char *joined;
+	const char *looped;
 	const char *cgroup;
 	const char *directory;
 	char **argv;
@@ -54,7 +65,8 @@ static const char *value(char **argument, const char *usage)
 
 static struct options parse(char **argv)
 {
-	static const char usage[] = "usage: ocisbx-cell [-u | -j PID] [-m] [-g DIR] [-C DIR] [-k] -- /ABS/RUNTIME [ARG...]";
+	static const char usage[] = "usage: ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] -- /ABS/RUNTIME [ARG...]"
+		" | -l PID";
 	struct options options = { .user = 0 };
 
 	for (argv++; *argv; argv++) {
@@ -65,8 +77,10 @@ static struct options parse(char **argv)
 		switch (argument[1]) {
 		case 'u': options.user = 1; break;
 		case 'm': options.mount = 1; break;
+		case 's': options.session = 1; break;
 		case 'k': options.keep = 1; break;
 		case 'j': options.joined = value(++argv, usage); break;
+		case 'l': options.looped = value(++argv, usage); break;
 		case 'g': options.cgroup = value(++argv, usage); break;
 		case 'C': options.directory = value(++argv, usage); break;
 		case '-':
@@ -77,7 +91,9 @@ static struct options parse(char **argv)
 		default: fail(usage, 0);
 		}
 	}
-	fail(usage, 0);
+	if (!options.looped)
+		fail(usage, 0);
+	return options;
 }
 
 static void write_file(const char *path, const char *content, unsigned int length)
@@ -106,17 +122,23 @@ static void map_ids(unsigned int uid, unsigned int gid)
 	map_to_root("/proc/self/gid_map", gid);
 }
 
-static void join_parent_of(const char *pid)
+static long open_namespace(const char *pid, const char *kind)
 {
 	struct text path = { .used = 0 };
-	long own, parent;
 
 	text_add(&path, "/proc/");
 	text_add(&path, pid);
-	text_add(&path, "/ns/user");
+	text_add(&path, "/ns/");
+	text_add(&path, kind);
 	path.bytes[path.used] = 0;
-	own = check("the container's user namespace",
-		    SYS4(openat, AT_FDCWD, path.bytes, O_RDONLY | O_CLOEXEC, 0));
+	return check("the container's namespaces",
+		     SYS4(openat, AT_FDCWD, path.bytes, O_RDONLY | O_CLOEXEC, 0));
+}
+
+static void join_parent_of(const char *pid)
+{
+	long own = open_namespace(pid, "user"), parent;
+
 	parent = check("its parent", SYS3(ioctl, own, NS_GET_PARENT, 0));
 	check("setns", SYS2(setns, parent, CLONE_NEWUSER));
 	SYS1(close, parent);
@@ -133,6 +155,27 @@ static void enter_cgroup(const char *directory)
 	check("entering the cgroup", SYS3(write, fd, "0", 1));
 	SYS1(close, fd);
 	SYS1(close, parent);
+}
+
+/* netdevice(7): of struct ifreq only the name and the flags are looked at. */
+static void raise_loopback(const char *pid)
+{
+	struct { char name[16]; short flags; char rest[22]; } request = { "lo", IFF_UP, "" };
+	long user = open_namespace(pid, "user"), net = open_namespace(pid, "net"), fd;
+
+	check("setns", SYS2(setns, user, CLONE_NEWUSER));
+	check("setns", SYS2(setns, net, CLONE_NEWNET));
+	fd = check("a socket", SYS3(socket, AF_INET, SOCK_DGRAM, 0));
+	check("the loopback", SYS3(ioctl, fd, SIOCSIFFLAGS, &request));
+}
+
+/* What refuses keyctl to us refuses it to all that we start. */
+static void leave_session(void)
+{
+	long joined = SYS2(keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0);
+
+	if (joined != -ENOSYS && joined != -EPERM)
+		check("a session keyring", joined);
 }
 
 static void arrange_mounts(void)
@@ -158,10 +201,16 @@ int program(int argc, char **argv, char **envp)
 			     (options.mount ? CLONE_NEWNS : 0);
 
 	(void)argc;
+	if (options.looped) {
+		raise_loopback(options.looped);
+		return 0;
+	}
 	if (options.cgroup)
 		enter_cgroup(options.cgroup);
 	if (options.directory)
 		check(options.directory, SYS1(chdir, options.directory));
+	if (options.session)
+		leave_session();
 	if (options.joined)
 		join_parent_of(options.joined);
 	check("namespaces", SYS1(unshare, flags));

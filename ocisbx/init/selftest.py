@@ -37,6 +37,7 @@ class SelfTest(NamedTuple):
     openat: int
     keyctl: int
     mount: int
+    personality: int
     unshare: int
 
 
@@ -75,7 +76,16 @@ _STATUS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
 }
 _ANSWERS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     name: (name, _number)
-    for name in ("landlock", "clone", "clone3", "openat", "keyctl", "mount", "unshare")
+    for name in (
+        "landlock",
+        "clone",
+        "clone3",
+        "openat",
+        "keyctl",
+        "mount",
+        "personality",
+        "unshare",
+    )
 }
 _LINES: Final = _STATUS | _ANSWERS
 

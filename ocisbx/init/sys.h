@@ -34,7 +34,9 @@
 #define NR_exit 60
 #define NR_exit_group 231
 #define NR_keyctl 250
+#define NR_socket 41
 #define NR_chdir 80
+#define NR_personality 135
 #define NR_openat 257
 #define NR_unlinkat 263
 #define NR_unshare 272
@@ -69,7 +71,9 @@
 #define NR_exit 93
 #define NR_exit_group 94
 #define NR_keyctl 219
+#define NR_socket 198
 #define NR_chdir 49
+#define NR_personality 92
 #define NR_openat 56
 #define NR_unlinkat 35
 #define NR_unshare 97
@@ -144,6 +148,7 @@
 #define CLONE_SYSVSEM 0x40000
 #define CLONE_NEWCGROUP 0x2000000
 #define CLONE_NEWUSER 0x10000000
+#define CLONE_NEWNET 0x40000000
 
 #define MS_NOSUID 2
 #define MS_NODEV 4

@@ -12,7 +12,7 @@ from ocisbx.init import cell_path
 from ocisbx.runtime.sealed import sealed_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ocisbx.quirks import Quirks
 
@@ -84,13 +84,12 @@ class RuntimeClient(NamedTuple):
             if self.sealed and (copy := sealed_copy(self.path)) is not None:
                 descriptors[SEALED_FD] = copy
                 executable = f"/proc/self/fd/{SEALED_FD}"
-            inside = self.quirks.starts_in_bundle
-            if self.cell == "none" and cgroup is None and not inside:
-                return command.spawn(argv, descriptors=descriptors, executable=executable)
-            # execve names the file, argv[0] the runtime: the cell has only the first.
-            options = [*CELL_ARGS.get(self.cell, ()), *(("-k",) if socket is not None else ())]
+            options = self._cell_options(bundle)
             options += [] if cgroup is None else ["-g", cgroup]
-            options += ["-C", bundle] if inside else []
+            if not options:
+                return command.spawn(argv, descriptors=descriptors, executable=executable)
+            options += [] if socket is None else ["-k"]
+            # execve names the file, argv[0] the runtime: the cell has only the first.
             cell = [cell_path(), *options, "--", executable, *argv[1:]]
             return command.spawn(cell, descriptors=descriptors)
         except OSError as error:
@@ -100,8 +99,15 @@ class RuntimeClient(NamedTuple):
                 remedy="`ocisbx doctor` tells which runtimes can",
             ) from error
 
+    def _cell_options(self, bundle: str) -> list[str]:
+        """What the cell has to do before a container is made; empty: it is not needed."""
+        options = [*CELL_ARGS.get(self.cell, ())]
+        options += ["-s"] if self.quirks.shares_keyring else []
+        options += ["-C", bundle] if self.quirks.starts_in_bundle else []
+        return options
+
     def verb(
-        self, verb: str, *arguments: str, cell_args: tuple[str, ...] | None = None
+        self, verb: str, *arguments: str, cell_args: Sequence[str] | None = None
     ) -> command.Completed:
         """Run a short verb to its end, whatever its status.
 
@@ -109,18 +115,39 @@ class RuntimeClient(NamedTuple):
             RuntimeFailed: it hung or could not be started.
         """
         argv = self.argv(verb, *arguments)
-        if self.cell != "none":
-            argv = [cell_path(), *(cell_args or CELL_ARGS[self.cell]), "--", *argv]
+        options = CELL_ARGS.get(self.cell, ()) if cell_args is None else cell_args
+        if options:
+            argv = [cell_path(), *options, "--", *argv]
         try:
             return command.run(argv, timeout_s=VERB_TIMEOUT_S)
         except (OSError, command.CommandTimeout) as error:
             raise RuntimeFailed(f"{verb} of {self.path} failed", why=str(error)) from error
 
     def create(self, container_id: str, bundle: str) -> None:
-        self._checked("create", "--bundle", bundle, container_id)
+        options = self._cell_options(bundle)
+        completed = self.verb("create", "--bundle", bundle, container_id, cell_args=options)
+        if not completed.status.ok:
+            raise self._failed("create", completed)
 
     def start(self, container_id: str) -> None:
         self._checked("start", container_id)
+
+    def raise_loopback(self, pid: int) -> None:
+        """Bring up the loopback of the container of this process, where the runtime does not.
+
+        Raises:
+            RuntimeFailed: it cannot be done.
+        """
+        if not self.quirks.loopback_down:
+            return
+        if os.path.samefile("/proc/self/ns/net", f"/proc/{pid}/ns/net"):
+            return
+        done = command.run([cell_path(), "-l", str(pid)], timeout_s=VERB_TIMEOUT_S)
+        if not done.status.ok:
+            raise RuntimeFailed(
+                "the container's loopback cannot be brought up",
+                why=done.stderr.decode(errors="replace").strip() or str(done.status),
+            )
 
     def state(self, container_id: str) -> dict[str, Any]:
         """The state document (runtime-spec, "State").
@@ -148,7 +175,7 @@ class RuntimeClient(NamedTuple):
         cell_args = None
         if self.cell == "user":
             # Only the user namespace in which a container was made has rights over it.
-            cell_args = ("-j", str(self.state(container_id)["pid"]), "-m")
+            cell_args = ["-j", str(self.state(container_id)["pid"]), "-m"]
         return self.verb("exec", container_id, *argv, cell_args=cell_args)
 
     def ps(self, container_id: str) -> list[int]:

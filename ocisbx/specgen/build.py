@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ocisbx.oci import Linux, Process, Root, Spec, lowest_version
 from ocisbx.oci.linux import Namespace, NamespaceType
 from ocisbx.oci.process import Capabilities, Rlimit, User
-from ocisbx.oci.seccomp import Seccomp
+from ocisbx.oci.seccomp import Seccomp, SyscallArg
 from ocisbx.quirks import find_quirks
 from ocisbx.specgen.mounts import INIT_TARGET, build_mounts, id_mappings
 from ocisbx.specgen.seccomp import default_profile, load_profile
@@ -32,7 +32,7 @@ def build_spec(
     cgroup: str = "",
 ) -> Spec:
     """The whole config.json of one call, but for its limits (see `build_resources`); `cgroup` is
-    linux.cgroupsPath, where the container has one.
+    linux.cgroupsPath, where the container has one or the runtime insists on it.
 
     Raises:
         ConfigError: a seccomp profile that cannot be used.
@@ -73,13 +73,14 @@ def _process(container: ContainerConfig, argv: list[str], environment: list[str]
 
 def _linux(container: ContainerConfig, cgroup: str) -> Linux:
     confinement = container.confinement
+    quirks = find_quirks(container.runtime.name, container.runtime.version)
     asked = {"time": confinement.time_namespace, "network": container.network == "none"}
     namespaces = NAMESPACES + tuple(name for name in OPTIONAL_NAMESPACES if asked[name])
     return Linux(
         namespaces=tuple(Namespace(type=name) for name in namespaces),
         uid_mappings=id_mappings(container.identity.uid_map),
         gid_mappings=id_mappings(container.identity.gid_map),
-        cgroups_path=cgroup if container.cgroup else None,
+        cgroups_path=cgroup if container.cgroup or quirks.always_placed else None,
         rootfs_propagation="private",
         seccomp=_seccomp(container),
         masked_paths=confinement.masked_paths,
@@ -93,8 +94,8 @@ def _seccomp(container: ContainerConfig) -> Seccomp | None:
         return None
     major, minor = container.kernel.split("-")[0].split(".")[:2]
     kernel = (int(major), int(minor))
+    quirks = find_quirks(container.runtime.name, container.runtime.version)
     if confinement.seccomp == "default":
-        quirks = find_quirks(container.runtime.name, container.runtime.version)
         document = default_profile(
             container.machine, kernel, confinement.capabilities, clone3=quirks.clone3
         )
@@ -103,7 +104,23 @@ def _seccomp(container: ContainerConfig) -> Seccomp | None:
             confinement.seccomp, container.machine, kernel, confinement.capabilities
         )
     # The models are strict about Python's types; JSON's are those of a profile.
-    return Seccomp.model_validate_json(json.dumps(document))
+    seccomp = Seccomp.model_validate_json(json.dumps(document))
+    return _swapped(seccomp) if quirks.swaps_masks else seccomp
+
+
+def _swapped(seccomp: Seccomp) -> Seccomp:
+    """The filter for a runtime that takes masks for values."""
+
+    def swap(arg: SyscallArg) -> SyscallArg:
+        if arg.op != "SCMP_CMP_MASKED_EQ":
+            return arg
+        return arg.model_copy(update={"value": arg.value_two or 0, "value_two": arg.value})
+
+    rules = tuple(
+        rule.model_copy(update={"args": None if rule.args is None else tuple(map(swap, rule.args))})
+        for rule in seccomp.syscalls or ()
+    )
+    return seccomp.model_copy(update={"syscalls": rules})
 
 
 def _unsigned(limit: int) -> int:

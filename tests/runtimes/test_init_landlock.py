@@ -310,6 +310,7 @@ def test_the_self_test_of_a_payload(runtime: Runtime, tmp_path: Path) -> None:
         openat=errno.EROFS,
         keyctl=0,
         mount=errno.EPERM,
+        personality=0,
         unshare=0,
     )
 

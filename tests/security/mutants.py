@@ -117,7 +117,8 @@ def without_namespace(kind: str) -> Callable[[Document, Scene], None]:
 
 
 def without_pid_namespace(document: Document, scene: Scene) -> None:
-    """/proc is the host's then, and the init refuses to run: the payload is started bare.
+    """/proc is the host's then, and the init refuses to run: the payload is started bare. So is the
+    cgroup gone, whose end is the daemons' too.
 
     crun makes a pid namespace to enter a time namespace, asked for or not.
     """
@@ -126,6 +127,7 @@ def without_pid_namespace(document: Document, scene: Scene) -> None:
     document["process"]["args"] = document["process"]["args"][-1:]
     proc = {"destination": "/proc", "type": "bind", "source": "/proc", "options": ["rbind"]}
     document["mounts"][0] = proc
+    document["linux"].pop("cgroupsPath", None)
     document["linux"]["maskedPaths"] = document["linux"]["readonlyPaths"] = []
 
 
@@ -280,7 +282,7 @@ ROWS = (
     ),
     Mutant(
         "no pid namespace",
-        "the pid namespace, with it the init and a /proc of its own",
+        "the pid namespace, with it the init and a /proc of its own, and the cgroup",
         change=without_pid_namespace,
         reports=False,
         contained=True,

@@ -90,7 +90,7 @@ LIMITS = (
     Row(
         65,
         "a daemon dies with the call",
-        "pid namespace, the init",
+        "pid namespace, the init, the cgroup",
         lambda seen: not seen["daemons"],
         ("no pid namespace",),
         side="host",

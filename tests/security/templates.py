@@ -29,4 +29,7 @@ def rewritten(plan: Plan, change: Callable[[dict[str, Any]], None]) -> Plan:
     change(document)
     text = json.dumps(document)
     slots = tuple(found.strip('"@') for found in CUT.findall(text))
-    return plan._replace(template=Template(tuple(CUT.split(text)), slots))
+    return plan._replace(
+        template=Template(tuple(CUT.split(text)), slots),
+        cgroup=plan.cgroup if "cgroup" in slots else None,
+    )

@@ -130,6 +130,19 @@ def test_without_a_report_it_is_the_runtimes_failure(status: int | None, words: 
     assert after.what == "the container was killed from outside before its payload ended"
 
 
+SHORT = [
+    (Evidence(oom_killed=True), "it was killed for memory: "),
+    (Evidence(pids_limit_hit=True), "it hit the limit of processes: "),
+]
+
+
+@pytest.mark.parametrize(("evidence", "words"), SHORT)
+def test_a_limit_that_the_runtime_itself_ran_into(evidence: Evidence, words: str) -> None:
+    """No end of the payload either: that never ran."""
+    found = classify(evidence._replace(runtime_status=1, runtime_error="cannot fork"))
+    assert found == Failure("the runtime could not start the container", f"{words}cannot fork")
+
+
 @pytest.mark.parametrize("reason", list(Reason))
 @pytest.mark.parametrize("ready", [False, True])
 def test_without_a_report_a_reason_of_the_drivers_stands(reason: Reason, ready: object) -> None:
