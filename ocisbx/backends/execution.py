@@ -18,13 +18,12 @@ from ocisbx.backends.channel import InitChannel
 from ocisbx.backends.endings import SETTLE_S, Escalation, Patience, Ways, measured
 from ocisbx.backends.wishes import Wishes
 from ocisbx.cgroup.box import INNER
-from ocisbx.errors import RuntimeFailed
 from ocisbx.init import protocol
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
 from ocisbx.runtime.log import error_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ocisbx.backends.base import Call
     from ocisbx.backends.stdio import PayloadStdio
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 # From the init's report to the runtime's own end (deleting its state): bounded, then by force.
 CLEANUP_S = 10.0
-READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class OciExecution:
@@ -53,13 +51,13 @@ class OciExecution:
         client: RuntimeClient,
         stdio: PayloadStdio,
         box: Box | None = None,
-        inspect: Callable[[int], str] | None = None,
+        checks: Sequence[Callable[[int], str]] = (),
     ) -> None:
-        """`box`: the container's cgroup, where it has one. `inspect`: says what is wrong with the
-        container of this init, before the payload runs; empty: nothing."""
+        """`box`: the container's cgroup, where it has one. `checks`: each says what is wrong with
+        the container of this init, before the payload runs; empty: nothing."""
         self.id = container_id
         self.box = box
-        self._inspect = inspect
+        self._checks = checks
         self.clock = Clock(started=time.monotonic())
         self.bundle_path = bundle.path
         self.stdio = stdio
@@ -164,13 +162,8 @@ class OciExecution:
         runtime = None if self._child is None else self._child.status
         # Until the payload starts there is nothing but the runtime in it.
         used = self.box.used() if self.box is not None and self.clock.payload_started else None
-        return measured(
-            self._exited,
-            runtime,
-            used,
-            self.clock.payload_s(),
-            runtime_inside=self._entered is not None,
-        )
+        inside = self._entered is not None
+        return measured(self._exited, runtime, used, self.clock.payload_s(), runtime_inside=inside)
 
     def close(self) -> None:
         """End what still runs, take the container away, free every descriptor; idempotent."""
@@ -302,11 +295,7 @@ class OciExecution:
     def _wrong(self, pid: int) -> str:
         """What is not as it has to be before the payload may run; empty: nothing."""
         assert self._child is not None
-        wrong = "" if self._inspect is None else self._inspect(pid)
-        try:
-            self._client.raise_loopback(pid)
-        except (OSError, RuntimeFailed) as error:
-            wrong = wrong or str(error)
+        wrong = next((wrong for check in self._checks if (wrong := check(pid))), "")
         if wrong or self.box is None:
             return wrong
         # A kernel in user space has no process 1 of ours: the runtime's own processes are inside.

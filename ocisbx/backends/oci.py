@@ -21,7 +21,7 @@ from ocisbx.bundle.view import INIT_NODE
 from ocisbx.cgroup.box import Box, cgroup_name
 from ocisbx.cgroup.files import controllers_of
 from ocisbx.cgroup.place import settle
-from ocisbx.errors import BundleError, OcisbxError, Unsupported
+from ocisbx.errors import BundleError, OcisbxError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Reason
 from ocisbx.places import find_places
 from ocisbx.probe.cgroups import look
@@ -33,7 +33,7 @@ from ocisbx.runtime.kept_state import kept_state
 from ocisbx.values import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ocisbx.backends.base import Call
     from ocisbx.plan import CgroupPlan, Plan
@@ -81,9 +81,6 @@ class OciBackend:
                 stack.callback(release_name, call.name, container_id)
             execution: OciExecution
             stdio = PayloadStdio(plan, call, bundle.path, lambda: execution.end_now(Reason.OUTPUT))
-            # gVisor's gofer serves the files: its mounts are not the init's.
-            looks = plan.verified and not client.quirks.user_kernel
-            inspect = partial(_strange, plan, bundle.path, root) if looks else None
             execution = execution_type(client)(
                 container_id,
                 plan,
@@ -92,7 +89,7 @@ class OciBackend:
                 client=client,
                 stdio=stdio,
                 box=box,
-                inspect=inspect,
+                checks=_checks(plan, client, bundle.path, root),
             )
             stack.callback(_delete, client, container_id, call)
             stack.callback(execution.close)
@@ -190,6 +187,28 @@ def _check_lengths(plan: Plan, root: str) -> None:
                 why=f"{show(shown.target)} has {len(shown.target.encode())}",
                 remedy="use crun, which can: --runtime crun; or give it at a shorter place with -v",
             )
+
+
+def _checks(
+    plan: Plan, client: RuntimeClient, bundle: str, root: str
+) -> list[Callable[[int], str]]:
+    """What is looked at, or set right, between the container's start and its payload's."""
+    checks: list[Callable[[int], str]] = []
+    # gVisor's gofer serves the files: its mounts are not the init's.
+    if plan.verified and not client.quirks.user_kernel:
+        checks.append(partial(_strange, plan, bundle, root))
+    if client.quirks.loopback_down:
+        checks.append(partial(_unlooped, client))
+    return checks
+
+
+def _unlooped(client: RuntimeClient, pid: int) -> str:
+    """Why the loopback of this init's container is down; empty: it is up now."""
+    try:
+        client.raise_loopback(pid)
+    except (OSError, RuntimeFailed) as error:
+        return str(error)
+    return ""
 
 
 def _strange(plan: Plan, bundle: str, root: str, pid: int) -> str:

@@ -133,13 +133,11 @@ class RuntimeClient(NamedTuple):
         self._checked("start", container_id)
 
     def raise_loopback(self, pid: int) -> None:
-        """Bring up the loopback of the container of this process, where the runtime does not.
+        """Bring up the loopback of the container of this process.
 
         Raises:
             RuntimeFailed: it cannot be done.
         """
-        if not self.quirks.loopback_down:
-            return
         if os.path.samefile("/proc/self/ns/net", f"/proc/{pid}/ns/net"):
             return
         done = command.run([cell_path(), "-l", str(pid)], timeout_s=VERB_TIMEOUT_S)
