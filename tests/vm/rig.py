@@ -5,6 +5,7 @@ Emulated, a container takes a second to start: each test starts as few as it can
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ocisbx.host import RuntimeBinary
+    from ocisbx.result import RunResult
+    from ocisbx.running import Running
 
 HIERARCHY = Path("/sys/fs/cgroup")
 MIB = 1 << 20
@@ -142,3 +145,30 @@ def attempt(
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(told) == len(attempts), (done.returncode, done.stdout, done.stderr)
     return told
+
+
+LIMITS = {"memory_bytes": 48 * MIB, "pids": 30}
+UP = ["sh", "-c", "echo up; exec sleep 1000"]
+
+
+@contextlib.contextmanager
+def up(box: Box, **options: object) -> Iterator[tuple[Running, Path]]:
+    """A payload that runs, and its cgroup."""
+    with box.sandbox(**({"limits": LIMITS} | options)).start(UP) as running:
+        assert eventually(lambda: running.logs() == b"up\n", PATIENCE_S)
+        yield running, box_of(running.id)
+
+
+def end_of(running: Running) -> RunResult:
+    result = running.wait(PATIENCE_S)
+    assert result is not None
+    return result
+
+
+def killed(running: Running) -> RunResult:
+    running.kill()
+    return end_of(running)
+
+
+def lines_of(result: RunResult) -> list[str]:
+    return result.stdout.decode().splitlines()
