@@ -19,9 +19,10 @@ from ocisbx.config import Runtime, SandboxConfig
 from ocisbx.container.merge import merge_preset
 from ocisbx.container.resolve import resolve
 from ocisbx.container.select import platforms
-from ocisbx.errors import OcisbxError
+from ocisbx.errors import CgroupError, OcisbxError
 from ocisbx.init.selftest import ARGV, SelfTest, parse_self_test
 from ocisbx.outcome import Failure
+from ocisbx.probe.cgroups import doubted
 from ocisbx.probe.gather import gather
 from ocisbx.probe.remembered import TrialRecord, runtime_memory
 from ocisbx.probe.speed import slowness
@@ -175,7 +176,16 @@ class Trier:
     def _run(
         self, runtime: RuntimeBinary, platform: str | None, timeout_s: float
     ) -> tuple[str, SelfTest | None]:
-        plan = self.plan(runtime, platform)
+        try:
+            return self._tested(self.plan(runtime, platform), timeout_s)
+        except CgroupError as error:
+            # The host's trouble, and none of the runtime's.
+            with doubted(f"{error.what}: {error.why}"):
+                self._host = None
+                plan = self.plan(runtime, platform)
+            return self._tested(plan, timeout_s)
+
+    def _tested(self, plan: Plan, timeout_s: float) -> tuple[str, SelfTest | None]:
         call = Call(argv=ARGV, environment={}, start_timeout_s=timeout_s)
         with OciBackend().launch(plan, call) as execution:
             verdict = execution.wait(timeout_s + SETTLE_S)
