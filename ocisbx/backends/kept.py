@@ -322,6 +322,8 @@ def rerun_command(given: str) -> list[str]:
             words = ["sh", "-c", FREE_SCRIPT, "sh", one.content, one.path, *words]
     if limits:
         words = [*_bus_words(), *(() if quirks.systemd_flag else _scope_words(limits)), *words]
+    if quirks.starts_in_bundle:
+        words = [*words, "env", f"--chdir={path}"]
     return [
         *words,
         owner.runtime_path,
