@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ocisbx.slots import Slot
 
     Hold = Callable[[OciExecution], None] | None
+    Launched = tuple[OciExecution, Verdict | Failure, tuple[Captured, Captured]]
 
 
 class Renewal(NamedTuple):
@@ -78,8 +79,9 @@ def run_plan(
         except CgroupError as error:
             if renewal is None:
                 raise
-            plan = _without_cgroup(error, renewal)
-            execution, verdict, captured = _launch(plan, call, hold, slot)
+            plan, (execution, verdict, captured) = _launch_with_less(
+                plan, error, renewal, lambda plan: _launch(plan, call, hold, slot)
+            )
         failed = isinstance(verdict, Failure) and not execution.payload_ran
         if failed and (second := _choose_again(plan, renewal)) is not None:
             plan = second
@@ -117,9 +119,7 @@ def _still_true(plan: Plan, renewal: Renewal | None) -> Plan:
     return second
 
 
-def _launch(
-    plan: Plan, call: Call, hold: Hold, slot: Slot | None
-) -> tuple[OciExecution, Verdict | Failure, tuple[Captured, Captured]]:
+def _launch(plan: Plan, call: Call, hold: Hold, slot: Slot | None) -> Launched:
     with OciBackend().launch(plan, call) as execution:
         if slot is not None:
             slot.note(execution.id)
@@ -132,15 +132,25 @@ def _launch(
     return execution, verdict, captured
 
 
-def _without_cgroup(error: CgroupError, renewal: Renewal) -> Plan:
-    """A plan for a host on which no cgroup can be made: what a preset wishes is declared as not
-    held. It is for this call only: why it failed may have passed by the next.
+def _launch_with_less(
+    plan: Plan, error: CgroupError, renewal: Renewal, launch: Callable[[Plan], Launched]
+) -> tuple[Plan, Launched]:
+    """With what this host has by now (a controller may be gone), else without any cgroup: what a
+    preset wishes is declared as not held. It is for this call only: why it failed may have passed
+    by the next.
 
     Raises:
-        Unsupported: the caller demands a limit.
+        Unsupported: the caller demands a limit that cannot be had.
     """
+    fresh = renewal.compile()
+    if fresh.cgroup != plan.cgroup:
+        try:
+            return fresh, launch(fresh)
+        except CgroupError as again:
+            error = again
     with doubted(f"{error.what}: {error.why}"):
-        return renewal.compile()
+        fresh = renewal.compile()
+    return fresh, launch(fresh)
 
 
 def _choose_again(plan: Plan, renewal: Renewal | None) -> Plan | None:

@@ -323,7 +323,7 @@ def rerun_command(given: str) -> list[str]:
     if limits:
         words = [*_bus_words(), *(() if quirks.systemd_flag else _scope_words(limits)), *words]
     if quirks.starts_in_bundle:
-        words = [*words, "env", f"--chdir={path}"]
+        words = ["env", f"--chdir={path}", *words]
     return [
         *words,
         owner.runtime_path,

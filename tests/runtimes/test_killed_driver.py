@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -18,9 +19,11 @@ from ocisbx.backends.gc import UNOWNED_S, collect
 from ocisbx.calls import run_plan
 from ocisbx.probe.cgroups import DRIVER_LEAF
 from tests.box import eventually, running
-from tests.cgroups import ENTER, cgroup
+from tests.cgroups import ENTER, cgroup, members
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.box import Box
 
 __all__ = ["cgroup"]
@@ -191,3 +194,36 @@ def test_the_steps_come_in_order(box: Box) -> None:
     call = Call(("true",), os.environ, on_step=seen.append)
     run_plan(box.sandbox().resolve(), call)
     assert seen == list(Step)
+
+
+def test_the_record_stays_as_long_as_somebody_does(box: Box, cgroup: str) -> None:
+    """Held at its exit by a debugger outside: without the record nobody would look for it again."""
+    box.run(["true"])
+    bundle = box.bundles / os.path.basename(cgroup).removeprefix("ocisbx-")
+    die_at(box, Step.BUNDLE_MADE, "true")
+    (dead,) = box.bundles.iterdir()
+    document = json.loads((dead / "owner.json").read_text()) | {"id": bundle.name, "cgroup": cgroup}
+    dead.rename(bundle)
+    (bundle / "owner.json").write_text(json.dumps(document))
+    with held_in(cgroup) as tracer:
+        if collect() == []:
+            assert members(cgroup)
+            assert bundle.exists()
+        tracer.kill()
+    assert [found.id for found in collect()] in ([bundle.name], [])
+    assert not bundle.exists()
+    assert not os.path.exists(cgroup)
+
+
+@contextlib.contextmanager
+def held_in(cgroup: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The tracer of a process in the cgroup."""
+    script = str(Path(__file__).with_name("cgroup_members.py"))
+    argv = [sys.executable, script, "held", cgroup]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as tracer:
+        assert tracer.stdout is not None
+        try:
+            assert tracer.stdout.readline()
+            yield tracer
+        finally:
+            tracer.kill()
