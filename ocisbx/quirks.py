@@ -312,6 +312,22 @@ LACKS: tuple[Lack, ...] = (
         "a directory that somebody swaps for a link between our look and the mount is followed",
     ),
     Lack(
+        "runsc", (), "out of memory, a process of the payload's ends alone",
+        "the kernel picks gVisor's own process: `sh -c 'HOG; echo $?'` prints nothing",
+        "the whole sandbox ends: `oom_killed`",
+    ),
+    Lack(
+        "runsc", (), "beyond the limit on processes, fork(2) fails",
+        "refused a thread, gVisor's kernel ends (a limit of 128, a program that forks on)",
+        "the whole sandbox ends by signal 9: `pids_limit`; gVisor's own 50 threads count, too",
+    ),
+    Lack(
+        "runsc", (), "usage is the payload's alone",
+        "memory_peak_bytes of a program that holds 200 MiB is 239 MiB, pids_peak of true is 52",
+        "gVisor's memory, threads and processor time are included; runtime_cpu_s is what it used "
+        "before the payload started",
+    ),
+    Lack(
         "runsc", (20240101,), "the payload's end is reported by the init",
         "flag provided but not defined: -pass-fd",
         "exit codes as the runtime tells them: above 128 they count as signals, 126 and 127 as the "

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 REASONS: dict[str, str] = {
     "crun": "the fastest to start",
     "runc": "takes three to five times as long to start as crun",
-    "youki": "needs the systemd user manager for cgroups",
+    "youki": "tried last: it needs the most help to do as the others do",
     "runsc": "a kernel in user space answers the payload; starts in a tenth of a second",
 }
 NO_FEATURES = "none that it tells"

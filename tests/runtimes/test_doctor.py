@@ -82,10 +82,6 @@ def left_over() -> list[str]:
     return os.listdir(find_places().bundles)
 
 
-# Natively it has no cgroups to make: it needs the systemd user manager.
-UNUSABLE = "youki"
-
-
 @pytest.fixture(scope="module")
 def report() -> dict[str, Any]:
     return doctor.report()
@@ -93,7 +89,7 @@ def report() -> dict[str, Any]:
 
 @pytest.mark.usefixtures("own_place")
 def test_this_machine_is_told_as_it_is() -> None:
-    """Each runtime but youki works; what is said of limits is what the hierarchy allows."""
+    """Each runtime works; what is said of limits is what the hierarchy allows."""
     steps: list[str] = []
     seen = collect(steps.append)
     findings = judge(seen)
@@ -104,8 +100,7 @@ def test_this_machine_is_told_as_it_is() -> None:
     ]
     told = [f for f in findings if f.name in ("runtime-works", "runtime-fails")]
     assert {finding.evidence.split(" (")[0]: finding.name for finding in told} == {
-        trial.runtime.path: "runtime-fails" if trial.runtime.name == UNUSABLE else "runtime-works"
-        for trial in seen.trials
+        trial.runtime.path: "runtime-works" for trial in seen.trials
     }
     names = {finding.name for finding in findings}
     assert not names & {"profile-not-held", "user-namespaces", "init-unusable", "own-kernel"}
@@ -119,19 +114,11 @@ def test_this_machine_is_told_as_it_is() -> None:
     assert not any("/.runtimes/bin/" in evidence for evidence in reached)
 
 
-def test_youki_is_present_and_unusable_and_says_why(report: dict[str, Any]) -> None:
-    """In its own last words, which it logs in a way of its own."""
-    runtime = next(runtime for runtime in look().runtimes if runtime.name == UNUSABLE)
-    trial = Trier(again=True).try_runtime(runtime)
-    assert "failed to create container" in trial.words
-    assert "/sys/fs/cgroup" in trial.words
-    row = next(row for row in report["runtimes"] if row["path"] == runtime.path)
-    assert not row["usable"]
-    assert "failed to create container" in row["why_not"]
+def test_youki_comes_last(report: dict[str, Any]) -> None:
+    row = next(row for row in report["runtimes"] if row["name"] == "youki")
+    assert row["usable"]
     assert row["features"]["cgroup_kinds"] == ["v1", "v2", "systemd", "systemd_user"]
-    last = report["auto"][-1]
-    assert last["path"] == runtime.path
-    assert last["reason"].startswith(f"youki {runtime.version}: not usable: ")
+    assert report["auto"][-1]["path"] == row["path"]
 
 
 def cover(*, but: str = "") -> str:
@@ -249,7 +236,7 @@ def test_features_describe_what_is_here(report: dict[str, Any]) -> None:
     host = look()
     assert [row["path"] for row in report["runtimes"]] == [r.path for r in host.runtimes]
     usable = [row for row in report["runtimes"] if row["usable"]]
-    assert {row["name"] for row in usable} == set(KNOWN_NAMES) - {UNUSABLE}
+    assert {row["name"] for row in usable} == set(KNOWN_NAMES)
     orders = {name: [row["path"] for row in report[name]] for name in ("auto", "strongest")}
     assert set(orders["strongest"]) == {r.path for r in host.runtimes}
     gvisors = [r.path for r in host.runtimes if r.name == "runsc"]
