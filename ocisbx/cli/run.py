@@ -244,6 +244,8 @@ def execute(
 
 def tell(result: RunResult, plan: Plan) -> None:
     """What the payload's output and exit code leave open."""
+    if result.enforcement != plan.enforcement:
+        _tell_less(result, plan)
     if result.hint is not None:
         say(printable(f"ocisbx: {result.hint.why}"))
         if result.hint.remedy:
@@ -258,6 +260,16 @@ def tell(result: RunResult, plan: Plan) -> None:
                 f"ocisbx: {name} was cut at {limit} of {captured.total_bytes} bytes\n"
                 "  remedy: --max-output SIZE, or write to a file in the workspace"
             )
+
+
+def _tell_less(result: RunResult, plan: Plan) -> None:
+    """What turned out at the start, or while it ran, not to hold as the plan said."""
+    from ocisbx.cli.notes import notes  # noqa: PLC0415 -- for what went wrong only
+
+    known = notes(plan)
+    for line in notes(plan._replace(enforcement=result.enforcement)):
+        if line not in known:
+            say(line)
 
 
 class Interrupts:
