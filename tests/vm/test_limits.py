@@ -1,0 +1,463 @@
+"""Every limit of [limits]: it stands in the files of the sandbox's cgroup, and it holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ocisbx.backends.base import Call
+from ocisbx.backends.kept import keep_bundle, kept_plan, rerun_command, shell_line
+from ocisbx.backends.observe import observe_bundle
+from ocisbx.calls import run_plan
+from ocisbx.errors import ConfigError
+from ocisbx.result import EnforcementState as S
+from ocisbx.result import Termination as T
+from tests.box import PYTHON, Box, eventually
+from tests.command_line import ROOT
+from tests.vm.rig import (
+    FOUND,
+    HIERARCHY,
+    MANAGER,
+    MIB,
+    PATIENCE_S,
+    box,
+    box_of,
+    cache,
+    fast,
+    runtime,
+    sandboxes,
+    sudo,
+    value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ocisbx.result import RunResult
+
+__all__ = ["box", "cache", "fast", "runtime"]
+
+pytestmark = pytest.mark.vm
+
+DISK = "254:0"
+
+ALL: dict[str, Any] = {
+    "memory_bytes": 64 * MIB,
+    "memory_high_bytes": 48 * MIB,
+    "swap_bytes": 96 * MIB,
+    "oom_group": True,
+    "pids": 40,
+    "cpus": 0.5,
+    "cpu_weight": 50,
+    "cpuset": "0",
+    "io": {"/home": {"write_bps": 8 * MIB}, DISK: {"read_iops": 100}},
+    "rlimits": {"nofile": 77, "core": 0},
+}
+FILES = {
+    "memory.max": str(64 * MIB),
+    "memory.high": str(48 * MIB),
+    "memory.swap.max": str(32 * MIB),
+    "memory.oom.group": "1",
+    "pids.max": "40",
+    "cpu.max": "50000 100000",
+    "cpu.weight": "50",
+    "cpuset.cpus": "0",
+    "cpuset.cpus.effective": "0",
+    "io.max": f"{DISK} rbps=max wbps={8 * MIB} riops=100 wiops=max",
+}
+# The name in a report of posture, and how the limit is told there.
+POSTURE = {
+    "memory": "64 MiB",
+    "swap": "32 MiB",
+    "cpus": "0.5 processors",
+    "pids": "40 processes",
+}
+LOOK_AROUND = (
+    "cat /proc/self/cgroup; grep Cpus_allowed_list /proc/self/status; ulimit -n; ulimit -c; "
+    "ls /sys/fs/cgroup 2>&1; echo up; exec sleep 1000"
+)
+
+
+def test_every_limit_is_in_its_file(box: Box) -> None:
+    """And told live; and the payload is inside from its first instruction, as all before it."""
+    sandbox = box.sandbox(limits=ALL)
+    with sandbox.start(["sh", "-c", LOOK_AROUND]) as running:
+        assert eventually(lambda: b"up\n" in running.logs(), PATIENCE_S)
+        cgroup = box_of(running.id)
+        assert {name: value(cgroup, name) for name in FILES} == FILES
+        inside = cgroup / "c"
+        pids = value(inside, "cgroup.procs").split()
+        assert len(pids) == 2, "the init and the payload"
+        assert value(cgroup, "cgroup.procs") == ""
+        for pid in pids:
+            text = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").strip()
+            assert str(HIERARCHY) + text.removeprefix("0::") == str(inside.resolve())
+        posture = observe_bundle(f"{box.bundles}/{running.id}").posture()
+        told = {row.name: row for row in posture.rows}
+        for name, words in POSTURE.items():
+            assert words in told[name].holds, told[name]
+            assert (told[name].state, told[name].source) == ("enforced", "live"), told[name]
+        assert told["io"].state == "enforced", told["io"]
+        assert not posture.mismatches
+        running.kill()
+        result = running.wait(PATIENCE_S)
+    assert result is not None
+    lines = lines_of(result)
+    assert lines[0] == "0::/"
+    assert lines[1:4] == ["Cpus_allowed_list:\t0", "77", "0"]
+    held = ("memory", "swap", "cpus", "pids", "io", "rlimits")
+    assert {result.enforcement[name].state for name in held} == {S.ENFORCED}
+
+
+def lines_of(result: RunResult) -> list[str]:
+    return result.stdout.decode().splitlines()
+
+
+# ------------------------------------------------------------------------------ that they hold
+def test_a_hog_is_killed_and_its_parent_lives_or_not(box: Box) -> None:
+    """Without `oom_group` a descendant's death is the payload's own business; with it all die."""
+    script = "tail /dev/zero; echo still here; exit 3"
+    limits = {"memory_bytes": 24 * MIB}
+    result = box.sh(script, limits=limits)
+    assert (result.termination, result.exit_code) == (T.EXITED, 3)
+    assert (result.stdout, result.usage.oom_kills) == (b"still here\n", 1)
+    assert 23 * MIB <= (result.usage.memory_peak_bytes or 0) <= 24 * MIB
+    result = box.sh(script, limits=limits | {"oom_group": True})
+    assert (result.termination, result.signal, result.stdout) == (T.OOM_KILLED, 9, b"")
+
+
+def test_memory_high_slows_down_and_kills_nobody(fast: Box) -> None:
+    """What can be written back is, so that it stays below."""
+    fill = "dd if=/dev/zero of=file bs=1M count=40 2>/dev/null; rm file"
+    limits = {"memory_bytes": 64 * MIB}
+    free = fast.sh(fill, limits=limits).usage.memory_peak_bytes or 0
+    result = fast.sh(fill, limits=limits | {"memory_high_bytes": 12 * MIB})
+    assert (result.exit_code, result.usage.oom_kills) == (0, 0)
+    assert (result.usage.memory_peak_bytes or 0) < 16 * MIB < 32 * MIB < free
+
+
+@pytest.fixture
+def swap() -> Iterator[None]:
+    file = "/var/ocisbx-swap"
+    sudo(
+        "sh", "-c", f"fallocate -l 96M {file} && chmod 600 {file} && mkswap {file} && swapon {file}"
+    )
+    yield
+    sudo("sh", "-c", f"swapoff {file} && rm {file}")
+
+
+TOUCH = "dd if=/dev/zero of=/dev/null bs=40M count=1"
+
+
+@pytest.mark.usefixtures("swap")
+@pytest.mark.parametrize(
+    ("swap_bytes", "end"),
+    [
+        (None, T.OOM_KILLED),
+        (24 * MIB, T.OOM_KILLED),
+        (34 * MIB, T.OOM_KILLED),
+        (80 * MIB, T.EXITED),
+    ],
+)
+def test_swap_is_bounded(fast: Box, swap_bytes: int | None, end: T) -> None:
+    """A limit of memory alone is one without swap, where there is some."""
+    limits = {"memory_bytes": 24 * MIB}
+    more = {} if swap_bytes is None else {"swap_bytes": swap_bytes}
+    result = fast.sh(f"exec {TOUCH}", limits=limits | more)
+    assert result.termination is end, result.stderr
+
+
+def test_forks_are_refused_beyond_the_limit(box: Box) -> None:
+    script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 100 & done; echo all"
+    limits = {"pids": 8}
+    result = box.sh(script, limits=limits)
+    assert (result.termination, result.stdout) == (T.PIDS_LIMIT, b"")
+    assert result.usage.pids_peak == 8
+
+
+def busy(seconds: float) -> list[str]:
+    """A loop of its own, so that the time is a program's alone; it tells how far it came."""
+    code = (
+        f"import time; n = 0; e = time.monotonic() + {seconds}\nwhile time.monotonic() < e: n += 1"
+    )
+    return [PYTHON, "-I", "-S", "-c", f"{code}\nprint(n)"]
+
+
+def test_processor_time_is_bounded(box: Box) -> None:
+    result = box.run(busy(2), limits={"cpus": 0.25})
+    used = (result.usage.cpu_user_s or 0) + (result.usage.cpu_system_s or 0)
+    assert result.usage.wall_s is not None
+    # A period more or less, and what the quota of the first gave to the init.
+    assert used <= 0.25 * result.usage.wall_s + 0.1
+    assert (result.usage.cpu_throttled_s or 0) > 0.5
+
+
+def test_the_weight_divides_a_processor_that_two_want(fast: Box) -> None:
+    def run(weight: int) -> int:
+        limits = {"cpu_weight": weight, "cpuset": "1"}
+        return int(fast.run(busy(6), limits=limits).stdout)
+
+    with ThreadPoolExecutor(2) as pool:
+        light, heavy = pool.map(run, (20, 2000))
+    assert heavy > 3 * light
+
+
+@pytest.mark.parametrize("key", [DISK, "/home"])
+def test_a_disk_is_written_and_read_at_the_rate(fast: Box, key: str) -> None:
+    """By its numbers, and by a path on it."""
+    copy = (
+        "dd if=/dev/zero of=file bs=512k count=8 oflag=direct; "
+        "dd if=file of=/dev/null bs=512k iflag=direct"
+    )
+    limits = {"io": {key: {"write_bps": 2 * MIB, "read_bps": 4 * MIB}}}
+    result = fast.sh(copy, limits=limits)
+    written, read = (float(found) for found in re.findall(rb", ([0-9.]+) s,", result.stderr))
+    assert 1.5 < written < 4
+    assert 0.7 < read < 3
+    used = (result.usage.io_read_bytes, result.usage.io_write_bytes)
+    assert used[0] is not None
+    assert used[0] >= 4 * MIB
+    assert used[1] is not None
+    assert used[1] >= 4 * MIB
+
+
+def test_a_partition_counts_to_its_disk(fast: Box) -> None:
+    """io.max takes whole disks only."""
+    loop = sudo("sh", "-c", "truncate -s 16M /var/loop && losetup --find --show /var/loop")
+    try:
+        sudo("addpart", loop, "1", "2048", "8192")
+        number = (
+            Path("/sys/class/block", Path(loop).name, "dev").read_text(encoding="ascii").strip()
+        )
+        sandbox = fast.sandbox(limits={"io": {f"{loop}p1": {"read_bps": MIB}}})
+        with sandbox.start(["sleep", "1000"]) as running:
+            cgroup = box_of(running.id)
+            assert value(cgroup, "io.max").startswith(f"{number} rbps={MIB} ")
+    finally:
+        sudo("losetup", "--detach", loop)
+
+
+# --------------------------------------------------------------------------------- what cannot be
+ABSURD: list[tuple[dict[str, Any], str]] = [
+    ({"memory_bytes": 0}, "memory_bytes"),
+    ({"memory_bytes": -5}, "memory_bytes"),
+    ({"memory_bytes": 4096}, "memory_bytes"),
+    ({"memory_bytes": "64 parsecs"}, "memory_bytes"),
+    ({"memory_bytes": 1 << 80}, "memory_bytes"),
+    ({"memory_bytes": "64M", "memory_high_bytes": "65M"}, "memory_high_bytes"),
+    ({"memory_bytes": "64M", "swap_bytes": "63M"}, "swap_bytes"),
+    ({"swap_bytes": "64M"}, "memory_bytes"),
+    ({"memory_bytes": -1, "oom_group": True}, "oom_group"),
+    ({"pids": 0}, "pids"),
+    ({"pids": -2}, "pids"),
+    ({"pids": 1.5}, "pids"),
+    ({"pids": 1 << 80}, "pids"),
+    ({"cpus": 0}, "cpus"),
+    ({"cpus": -1.5}, "cpus"),
+    ({"cpus": 0.001}, "cpus"),
+    ({"cpus": "two"}, "cpus"),
+    ({"cpus": float("nan")}, "cpus"),
+    ({"cpus": 2.5}, "the 2 processors"),
+    ({"cpu_weight": 0}, "cpu_weight"),
+    ({"cpu_weight": 10001}, "cpu_weight"),
+    ({"cpuset": "1-0"}, "cpuset"),
+    ({"cpuset": ""}, "cpuset"),
+    ({"cpuset": "1,7"}, "no processor 7"),
+    ({"io": {DISK: {"read_bps": 0}}}, "read_bps"),
+    ({"io": {DISK: {"write_iops": -3}}}, "write_iops"),
+    ({"io": {DISK: {"rate": 3}}}, "rate"),
+    ({"io": {"999:9": {"read_bps": MIB}}}, "no disk"),
+    ({"io": {"/nowhere": {"read_bps": MIB}}}, "no disk"),
+    ({"io": {"/run": {"read_bps": MIB}}}, "no disk"),
+    ({"rlimits": {"nofile": -7}}, "nofile"),
+    ({"rlimits": {"bananas": 7}}, "bananas"),
+]
+
+
+def test_what_cannot_be_is_refused_before_anything_is_started(fast: Box) -> None:
+    unclear = []
+    for limits, words in ABSURD:
+        try:
+            fast.run(["true"], limits=limits)
+        except ConfigError as error:
+            if words not in str(error):
+                unclear.append((limits, str(error)))
+        else:
+            unclear.append((limits, "ran"))
+    assert unclear == []
+    assert sandboxes() == set()
+
+
+def test_what_is_too_little_for_the_runtime_is_refused(box: Box) -> None:
+    """The least that is taken is enough, and what is not is told in our words."""
+    refusals = []
+    for field, least in (("memory_bytes", MIB), ("pids", 1)):
+        for number in (least, least * 2, least * 4):
+            try:
+                result = box.run(["true"], limits={field: number})
+            except ConfigError as error:
+                refusals.append((str(error), error.remedy))
+            else:
+                assert result.termination in (T.EXITED, T.OOM_KILLED, T.PIDS_LIMIT), result
+                break
+    for said, remedy in refusals:
+        assert "too little" in said
+        assert re.fullmatch(r"ask for at least \d+M?", remedy)
+
+
+# ----------------------------------------------------------------------------- presets and bundles
+def test_what_a_preset_wishes_is_held(box: Box) -> None:
+    sandbox = box.sandbox(preset="locked-down")
+    with sandbox.start(["sleep", "1000"]) as running:
+        cgroup = box_of(running.id)
+        wished = {"memory.max": str(1 << 30), "memory.swap.max": "0", "pids.max": "256"}
+        assert {name: value(cgroup, name) for name in wished} == wished
+        assert value(cgroup, "cpu.max") == "100000 100000"
+        running.kill()
+        result = running.wait(PATIENCE_S)
+    assert result is not None
+    for name in ("memory", "cpus", "pids"):
+        assert result.enforcement[name].state is S.ENFORCED
+    # -1 lifts what a preset wishes.
+    lifted = box.run(["true"], preset="locked-down", limits={"pids": -1, "cpus": -1})
+    assert {"pids", "cpus"} & lifted.enforcement.keys() == set()
+
+
+KEPT = {"memory_bytes": 48 * MIB, "cpus": 0.5, "pids": 40}
+KEPT_FILES = {
+    "memory.max": str(48 * MIB),
+    "memory.swap.max": "0",
+    "cpu.max": "50000 100000",
+    "pids.max": "40",
+}
+
+
+def kept(box: Box, *command: str) -> Path:
+    plan = box.sandbox(limits=KEPT).resolve()
+    return Path(keep_bundle(str(box.base / "kept"), plan, Call(command, os.environ)))
+
+
+def test_a_kept_bundle_holds_its_limits(box: Box) -> None:
+    directory = kept(box, "tail", "/dev/zero")
+    document = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    linux = document["linux"]
+    assert re.fullmatch(r"user\.slice:ocisbx:[0-9a-f]{20}", linux["cgroupsPath"])
+    assert linux["resources"]["memory"] == {"limit": 48 * MIB, "swap": 48 * MIB}
+    assert linux["resources"]["pids"] == {"limit": 40}
+    linux["resources"]["memory"] = {"limit": 20 * MIB, "swap": 20 * MIB}
+    (directory / "config.json").write_text(json.dumps(document), encoding="utf-8")
+    result = run_plan(kept_plan(str(directory)), Call(("tail", "/dev/zero"), {}))
+    assert (result.termination, result.signal) == (T.OOM_KILLED, 9), result.stderr
+    assert 19 * MIB <= (result.usage.memory_peak_bytes or 0) <= 20 * MIB
+
+
+# Killed by whoever has seen what holds; it ends by itself where nobody does.
+RESIDENT = "echo up; exec sleep 987"
+
+
+def held_by_hand(words: Sequence[str]) -> tuple[dict[str, str], bytes]:
+    """What holds of a container that this command starts, and what it prints in all."""
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        held = {}
+        if said == b"up\n":
+            assert eventually(lambda: pids_of("sleep 987"), PATIENCE_S)
+            (pid,) = pids_of("sleep 987")
+            own = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").strip()
+            path = HIERARCHY / own.removeprefix("0::/")
+            held = {name: strictest(path, name) for name in KEPT_FILES}
+            os.kill(pid, signal.SIGKILL)
+        said += process.stdout.read()
+    return held, said
+
+
+def pids_of(line: str) -> list[int]:
+    found = subprocess.run(["pgrep", "-xf", line], capture_output=True, text=True, check=False)
+    return [int(word) for word in found.stdout.split()]
+
+
+def strictest(path: Path, name: str) -> str:
+    """What holds in the cgroup and above it: a runtime may have made one for the container inside
+    of systemd's, which has the limits."""
+    levels = (one for one in (path, *path.parents) if one.is_relative_to(MANAGER))
+    there = [value(one, name) for one in levels if (one / name).exists()]
+    return min((text for text in there if not text.startswith("max")), key=first_number)
+
+
+def first_number(text: str) -> int:
+    return int(text.split(maxsplit=1)[0])
+
+
+def test_a_kept_bundle_rerun_by_hand_holds_them_too(box: Box) -> None:
+    """By the bare runtime and systemd: from a delegated scope, and from a login over ssh."""
+    directory = str(kept(box, "sh", "-c", RESIDENT))
+    line = shell_line(rerun_command(directory))
+    words = ["env", f"PYTHONPATH={ROOT}", PYTHON, "-P", "-m", "ocisbx", "bundle", "rerun"]
+    by_ssh = shlex.join([*words, "--exec", directory])
+    for command in (["env", "-i", "sh", "-c", line], ["ssh", "dev@localhost", by_ssh]):
+        held, said = held_by_hand(command)
+        assert held == KEPT_FILES, (command, said)
+
+
+OTHERS = [("crun", True), ("runc", True), ("runsc", False)]
+
+
+@pytest.mark.parametrize("which", OTHERS, ids=["crun", "runc", "runsc"])
+def test_other_runtimes_hold_those_of_a_kept_bundle(fast: Box, which: tuple[str, bool]) -> None:
+    """Debian's, and one that is started in a scope of systemd's."""
+    fast.runtime = FOUND[which]
+    plan = fast.sandbox(limits=KEPT | {"memory_bytes": 256 * MIB}).resolve()
+    call = Call(("sh", "-c", RESIDENT), os.environ)
+    directory = keep_bundle(str(fast.base / "kept"), plan, call)
+    held, said = held_by_hand(["env", "-i", "sh", "-c", shell_line(rerun_command(directory))])
+    assert held == KEPT_FILES | {"memory.max": str(256 * MIB)}, said
+
+
+# ------------------------------------------------------------------------- what the payload can do
+LIFT = """
+mkdir /tmp/m && mount -t cgroup2 none /tmp/m && echo mounted
+cd /tmp/m || exit
+cat /proc/self/cgroup
+echo max >memory.max; echo max >pids.max; echo "max 100000" >cpu.max; echo 0 >memory.oom.group
+echo $$ >../cgroup.procs; ls ../cgroup.procs 2>/dev/null
+mkdir -p mine/deeper && echo made
+echo $$ >mine/deeper/cgroup.procs && echo moved
+for i in 1 2 3 4 5 6 7 8 9; do mkdir mine/n$i; done
+tail /dev/zero; echo $?
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do sleep 100 & done
+"""
+
+
+def test_the_payload_cannot_lift_its_limits(box: Box) -> None:
+    """Even with all capabilities and the hierarchy mounted: those of P are out of its reach."""
+    limits = {"memory_bytes": 24 * MIB, "pids": 12}
+    result = box.sh(LIFT, isolation={"level": "privileged"}, limits=limits)
+    lines = lines_of(result)
+    assert lines[:2] == ["mounted", "0::/"], result.stderr
+    assert "../cgroup.procs" not in lines
+    assert "137" in lines, (lines, result.stderr)
+    assert (result.termination, result.usage.oom_kills) == (T.PIDS_LIMIT, 1), result.stderr
+    assert result.usage.pids_peak == 12
+    for name in ("memory", "pids"):
+        assert result.enforcement[name].state is S.ENFORCED
+
+
+def test_an_ordinary_payload_sees_no_hierarchy(box: Box) -> None:
+    limits = {"memory_bytes": 64 * MIB}
+    script = (
+        "ls -A /sys/fs/cgroup; mkdir /tmp/m; mount -t cgroup2 none /tmp/m; grep cgroup /proc/mounts"
+    )
+    result = box.sh(script, limits=limits)
+    assert (result.stdout, result.exit_code) == (b"", 1)
