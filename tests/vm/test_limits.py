@@ -186,10 +186,24 @@ def test_processor_time_is_bounded(box: Box) -> None:
     assert (result.usage.cpu_throttled_s or 0) > 0.5
 
 
+# Both begin when both are there: one start takes longer than the other.
+TOGETHER = """
+import os, sys, time
+open(sys.argv[1], "w").close()
+while not all(map(os.path.exists, ("20", "2000"))):
+    time.sleep(0.01)
+n, end = 0, time.monotonic() + 5
+while time.monotonic() < end:
+    n += 1
+print(n)
+"""
+
+
 def test_the_weight_divides_a_processor_that_two_want(fast: Box) -> None:
     def run(weight: int) -> int:
         limits = {"cpu_weight": weight, "cpuset": "1"}
-        return int(fast.run(busy(6), limits=limits).stdout)
+        argv = [PYTHON, "-I", "-S", "-c", TOGETHER, str(weight)]
+        return int(fast.run(argv, limits=limits).stdout)
 
     with ThreadPoolExecutor(2) as pool:
         light, heavy = pool.map(run, (20, 2000))
@@ -251,7 +265,7 @@ ABSURD: list[tuple[dict[str, Any], str]] = [
     ({"cpus": 0.001}, "cpus"),
     ({"cpus": "two"}, "cpus"),
     ({"cpus": float("nan")}, "cpus"),
-    ({"cpus": 2.5}, "the 2 processors"),
+    ({"cpus": 2.5}, "than there are, which is 2"),
     ({"cpu_weight": 0}, "cpu_weight"),
     ({"cpu_weight": 10001}, "cpu_weight"),
     ({"cpuset": "1-0"}, "cpuset"),
@@ -263,7 +277,7 @@ ABSURD: list[tuple[dict[str, Any], str]] = [
     ({"io": {"999:9": {"read_bps": MIB}}}, "no disk"),
     ({"io": {"/nowhere": {"read_bps": MIB}}}, "no disk"),
     ({"io": {"/run": {"read_bps": MIB}}}, "no disk"),
-    ({"rlimits": {"nofile": -7}}, "nofile"),
+    ({"rlimits": {"nofile": -7}}, "NOFILE"),
     ({"rlimits": {"bananas": 7}}, "bananas"),
 ]
 
