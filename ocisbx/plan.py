@@ -30,6 +30,8 @@ SLOTS = ("args", "cgroup", "env", "root")
 # Where systemd puts the container of a bundle that is run by hand, with `--systemd-cgroup` (runc,
 # docs/systemd.md: SLICE:PREFIX:NAME).
 BY_HAND = "user.slice:ocisbx:"
+# A place at which no ordinary user can make a cgroup.
+NOWHERE = "/ocisbx"
 
 
 def digest(parts: Iterable[bytes]) -> str:
@@ -211,7 +213,7 @@ class Plan(NamedTuple):
             document["linux"]["resources"] = self.cgroup.resources
         elif find_quirks(self.runtime.name, self.runtime.version).always_placed:
             # One that it cannot make, and does without.
-            document["linux"]["cgroupsPath"] = f"/ocisbx-{container_id}"
+            document["linux"]["cgroupsPath"] = NOWHERE
         elif self.cgroup is not None:
             del document["linux"]["cgroupsPath"]
         return document

@@ -256,6 +256,11 @@ LACKS: tuple[Lack, ...] = (
         "refused, in the runtime's words",
     ),
     Lack(
+        "youki", (), "a bundle is rerun by hand from a path with a newline",
+        "it hangs, with such a path as --root and --bundle",
+        "move the bundle",
+    ),
+    Lack(
         "youki", (), "--user names any id that is mapped",
         "intermediate process error EINVAL: it makes containers as uid 0 of their namespace",
         "on hybrid cgroups, where it runs in namespaces with one id, refused; elsewhere your "

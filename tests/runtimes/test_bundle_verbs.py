@@ -77,6 +77,8 @@ def test_the_printed_command_runs_it_without_ocisbx(box: Box, name: str) -> None
     printed = ocisbx(box, "bundle", "rerun", "--", name)
     line = printed.stdout.splitlines()[-1]
     assert "python" not in line
+    if "\n" in name and box.lacks("a bundle is rerun by hand from a path with a newline"):
+        return
     for _ in range(2):
         done = bare_shell(line, box.base)
         assert (done.stdout, done.returncode) == ("hello\n", 5), done.stderr

@@ -43,7 +43,7 @@ def running(box: Box, *argv: str, name: str) -> Iterator[subprocess.Popen[str]]:
 def has_cgroup(box: Box) -> bool:
     """Whether the containers of this box get one here: on hybrid hosts runc's do not."""
     delegated_parent()
-    return look().hierarchy == "unified" or box.runtime.name == "crun"
+    return look().hierarchy == "unified" or box.runtime.name != "runc"
 
 
 def seconds_between(first: dict[str, Any], second: dict[str, Any]) -> float:

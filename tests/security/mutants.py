@@ -286,6 +286,8 @@ ROWS = (
         change=without_pid_namespace,
         reports=False,
         contained=True,
+        # crun makes a cgroup where it may, told to or not, and ends what is in it.
+        runtimes=("runc",),
     ),
     Mutant(
         "no mount namespace",

@@ -19,7 +19,7 @@ TESTS = st.builds(
     st.none() | st.integers(0, 2),
     *[BITS] * 5,
     st.none() | st.lists(st.integers(0, 2**32 - 1)).map(tuple),
-    *[ERRNO] * 7,
+    *[ERRNO] * 8,
 )
 STATUS = ("NoNewPrivs", "Seccomp", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "Groups")
 
