@@ -90,7 +90,7 @@ def test_usage(box: Box) -> None:
         assert box.lacks("the payload's end is reported by the init")
         return
     assert 0 < usage.cpu_user_s <= usage.wall_s + 0.5
-    assert usage.runtime_cpu_s is not None
+    assert usage.runtime_cpu_s is not None or box.lacks("the payload's end is reported by the init")
     assert result.timings.runtime_s >= usage.wall_s
 
 
