@@ -140,7 +140,7 @@ def main() -> int:
     host = host_facts()
     path = f"{parent()}/ocisbx-benchmark-{os.getpid()}"
     try:
-        document = {
+        document: dict[str, Any] = {
             "benchmark": "cgroup",
             "host": host,
             "configuration": {
