@@ -11,11 +11,14 @@ import pytest
 
 from ocisbx.probe.runtimes import find_runtimes
 from tests.box import Box, nothing_leaks
+from tests.box_fixtures import cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ocisbx.host import RuntimeBinary
+
+__all__ = ["cache"]
 
 HIERARCHY = Path("/sys/fs/cgroup")
 OUR_CGROUP = re.compile(r"ocisbx-[0-9a-f]{20}")
@@ -34,17 +37,18 @@ def debians(name: str) -> RuntimeBinary:
     return FOUND[name, True]
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def box(
     runtime: RuntimeBinary, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Box]:
     """`runtime` is the module's own; afterwards all is as it was before."""
-    made = Box(tmp_path, runtime, cache)
+    yield from made_box(runtime, tmp_path, cache, monkeypatch)
+
+
+def made_box(
+    runtime: RuntimeBinary, place: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Box]:
+    made = Box(place, runtime, cache)
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
     before = cgroups()

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ocisbx.probe.runtimes import find_runtimes
-from tests.box import Box, eventually, nothing_leaks
+from tests.box import Box, eventually
 from tests.cgroups import members
 from tests.command_line import ROOT
+from tests.vm.boxes import FOUND, HIERARCHY, box, cache, made_box, ours
+from tests.vm.boxes import cgroup_of as box_of
+from tests.vm.boxes import cgroups as sandboxes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,19 +29,13 @@ if TYPE_CHECKING:
     from ocisbx.result import RunResult
     from ocisbx.running import Running
 
-HIERARCHY = Path("/sys/fs/cgroup")
+__all__ = ["FOUND", "HIERARCHY", "box", "box_of", "cache", "ours", "sandboxes"]
+
 MIB = 1 << 20
 UID = os.geteuid()
 MANAGER = HIERARCHY / f"user.slice/user-{UID}.slice/user@{UID}.service"
 PATIENCE_S = 60.0
 ATTEMPTS = Path(__file__).with_name("attempts.py")
-
-# By name and whether it is the distribution's; of equal ones the first that is found.
-FOUND = {(one.name, one.path.startswith("/usr/")): one for one in reversed(find_runtimes())}
-
-
-def ours(name: str) -> RuntimeBinary:
-    return FOUND[name, False]
 
 
 @pytest.fixture(params=["crun", "runc"])
@@ -48,43 +44,10 @@ def runtime(request: pytest.FixtureRequest) -> RuntimeBinary:
     return ours(request.param)
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def box(
-    runtime: RuntimeBinary, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Box]:
-    yield from _made(runtime, tmp_path, cache, monkeypatch)
-
-
 @pytest.fixture
 def fast(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
     """A box on crun alone, for what is the kernel's doing or ours."""
-    yield from _made(ours("crun"), tmp_path, cache, monkeypatch)
-
-
-def _made(
-    runtime: RuntimeBinary, place: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Box]:
-    made = Box(place, runtime, cache)
-    for name, value in made.environment.items():
-        monkeypatch.setenv(name, value)
-    before = sandboxes()
-    yield from (made for _ in nothing_leaks(made))
-    assert sandboxes() == before
-
-
-def sandboxes() -> set[Path]:
-    """The cgroups of sandboxes, wherever in the hierarchy."""
-    return {
-        Path(parent, name)
-        for parent, names, _ in os.walk(HIERARCHY)
-        for name in names
-        if name.startswith("ocisbx-") and not name.endswith(".scope") and name != "ocisbx-driver"
-    }
+    yield from made_box(ours("crun"), tmp_path, cache, monkeypatch)
 
 
 def parent() -> Path:
@@ -95,12 +58,6 @@ def parent() -> Path:
 def own() -> str:
     (line,) = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     return line.removeprefix("0::")
-
-
-def box_of(container_id: str) -> Path:
-    """The cgroup of a sandbox."""
-    (found,) = (path for path in sandboxes() if path.name == f"ocisbx-{container_id}")
-    return found
 
 
 def value(cgroup: Path, name: str) -> str:
