@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx import command
@@ -189,8 +190,12 @@ class RuntimeClient(NamedTuple):
         """Forget a container; with `force`, kill it first. Silent when it is not known."""
         forced = ("--force",) if force else ()
         completed = self.verb("delete", *forced, container_id)
-        if not completed.status.ok and self.knows(container_id):
+        if completed.status.ok or not self.knows(container_id):
+            return
+        if not force or self.verb("state", container_id).status.ok:
             raise self._failed("delete", completed)
+        # A runtime that was killed before it wrote its state: youki reads none and gives up.
+        shutil.rmtree(os.path.join(self.root, container_id), ignore_errors=True)
 
     def knows(self, container_id: str) -> bool:
         """Whether the runtime has left state of this container."""

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from ocisbx.runtime.client import RuntimeClient
 
-# gVisor knows neither `ps` nor these processes of the host's; youki starts nothing here.
+# gVisor knows neither `ps` nor these processes of the host's; youki has no `ps` of these.
 PATHS = [runtime.path for runtime in find_runtimes() if runtime.name in ("runc", "crun")]
+ALL = [runtime.path for runtime in find_runtimes() if runtime.name != "runsc"]
 
 
 @pytest.fixture(params=PATHS)
@@ -106,6 +107,18 @@ def test_verbs_that_do_not_fit_the_state_say_so_in_the_runtimes_words(
         client.create(container_id, bundle)
     client.delete(container_id, force=True)
     client.delete(container_id, force=True)  # silent: it is gone
+
+
+@pytest.mark.parametrize("made", ALL, indirect=True)
+def test_a_container_that_its_runtime_did_not_get_to_record(
+    made: tuple[RuntimeClient, str, str],
+) -> None:
+    """What a runtime leaves that is killed between its folder and its record in it."""
+    client, container_id, _ = made
+    (Path(client.root) / container_id).mkdir(parents=True)
+    assert client.knows(container_id)
+    client.delete(container_id, force=True)
+    assert not client.knows(container_id)
 
 
 def test_features_where_the_runtime_has_them(made: tuple[RuntimeClient, str, str]) -> None:
