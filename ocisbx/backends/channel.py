@@ -7,7 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from ocisbx.init import protocol
+from ocisbx.init import protocol, wire
 
 if TYPE_CHECKING:
     import socket
@@ -37,12 +37,12 @@ class InitChannel:
 
     def connect(self) -> socket.socket:
         """Open it; what is returned is the init's end."""
-        ours, theirs = protocol.report_socketpair()
+        ours, theirs = wire.report_socketpair()
         self._socket = ours
         ours.settimeout(0)
         return theirs
 
-    def receive(self) -> protocol.Received | None:
+    def receive(self) -> wire.Received | None:
         """The next report; None: the other end was closed.
 
         Raises:
@@ -50,7 +50,7 @@ class InitChannel:
         """
         assert self._socket is not None
         try:
-            return protocol.receive(self._socket)
+            return wire.receive(self._socket)
         except ConnectionResetError:
             return None
 
@@ -65,7 +65,7 @@ class InitChannel:
         """Let it start the payload with these descriptors."""
         assert self._socket is not None
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            protocol.send_go(
+            wire.send_go(
                 self._socket,
                 stdin=stdio.stdin,
                 stdout=stdio.stdout,
@@ -85,13 +85,13 @@ class InitChannel:
             self._held.append((number, target))
             return
         with contextlib.suppress(OSError):
-            protocol.send_signal(self._socket, number, target)
+            wire.send_signal(self._socket, number, target)
 
     def end(self) -> None:
         """The go-ahead for its end, once its report was received."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
-                protocol.send_end(self._socket)
+                wire.send_end(self._socket)
 
     def kill(self) -> None:
         """The kernel ends a pid namespace with its process 1 (pid_namespaces(7))."""

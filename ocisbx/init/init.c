@@ -8,28 +8,7 @@
 #include "start.h"
 #include "text.h"
 
-#define PROGRAM "ocisbx-init"
 #define ENDING_SIGNALS (SIGBIT(SIGHUP) | SIGBIT(SIGINT) | SIGBIT(SIGQUIT) | SIGBIT(SIGTERM))
-
-struct init {
-	int driven;
-	int signals;
-	int events;
-	struct launch launch;
-	struct reaper reaper;
-};
-
-_Noreturn static void refuse(const char *why)
-{
-	text_complain(PROGRAM, why, 0);
-	sys_exit(EXIT_FAILED);
-}
-
-/* The end of process 1 is the end of its namespace: the kernel kills all that is left there. */
-_Noreturn static void abandon(enum received reason)
-{
-	refuse(reason == RECEIVED_MALFORMED ? "malformed packet" : "the driver is gone");
-}
 
 static int is_option(const char *argument, char letter)
 {
@@ -38,37 +17,18 @@ static int is_option(const char *argument, char letter)
 
 static void parse_arguments(struct launch *launch, int argc, char **argv)
 {
-	static const char usage[] = "usage: ocisbx-init [-w /ABS/PATH]... -- COMMAND [ARG...]";
+	static const char usage[] = "usage: ocisbx-init [-w /ABS/PATH]... -- [COMMAND [ARG...]]";
 	char **next = argv + 1;
 
-	if (argc < 3)
+	if (argc < 2)
 		refuse(usage);
 	for (; is_option(*next, 'w'); next += 2)
 		if (!next[1] || next[1][0] != '/')
 			refuse(usage);
-	if (!is_option(*next, '-') || !next[1])
+	if (!is_option(*next, '-'))
 		refuse(usage);
 	launch->rules = argv + 1;
 	launch->argv = next + 1;
-}
-
-/* Blocked signals are queued for process 1 although it has no handler (signal(7), "init"), and
- * signalfd hands them out; the defaults are set for the payload's sake, which inherits them. */
-static int take_signals(void)
-{
-	struct sigaction action = { .handler = 0 };
-	sigset all = ~0UL;
-	long fd;
-
-	SYS4(rt_sigprocmask, SIG_SETMASK, &all, 0, sizeof all);
-	for (int signo = 1; signo <= SIGNAL_MAX; signo++)
-		SYS4(rt_sigaction, signo, &action, 0, sizeof all);
-	fd = SYS4(signalfd4, -1, &all, sizeof all, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (fd < 0) {
-		text_complain(PROGRAM, "signalfd", (int)-fd);
-		sys_exit(EXIT_FAILED);
-	}
-	return (int)fd;
 }
 
 /* A closed 0, 1 or 2 would let a received descriptor land there and be overwritten. */
@@ -79,200 +39,61 @@ static void fill_stdio(void)
 			SYS4(openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
 }
 
-/* epoll, not poll: poll(2) fails where it is given more than RLIMIT_NOFILE descriptors, and the
- * payload, whose ids are ours, may set our limits (prlimit(2)). */
-static int watch(const struct init *init)
+/* GO, or RUN without a channel: what this container is for. Returns 0 for what is something else. */
+static int is_order(struct init *init, struct packet *packet)
 {
-	struct epoll_event wanted = { .events = EPOLLIN };
-	long fd = SYS1(epoll_create1, EPOLL_CLOEXEC);
+	struct launch *launch = &init->launch;
+	struct run_fds fds;
+	unsigned int flags;
+	int runs = packet->header.type == OSBX_TYPE_RUN;
 
-	if (fd < 0 || SYS4(epoll_ctl, fd, EPOLL_CTL_ADD, init->signals, &wanted) < 0 ||
-	    (init->driven && SYS4(epoll_ctl, fd, EPOLL_CTL_ADD, OSBX_REPORT_FD, &wanted) < 0))
-		refuse("epoll failed");
-	return (int)fd;
-}
-
-/* Waits for a signal or a packet until `end_ns`; returns 0 when that has come. */
-static int wait_until(const struct init *init, unsigned long end_ns)
-{
-	struct epoll_event event;
-	unsigned long now = now_ns();
-
-	if (now >= end_ns)
+	if (packet->header.type == OSBX_TYPE_SIGNAL)
 		return 0;
-	SYS5(epoll_pwait, init->events, &event, 1, (end_ns - now) / 1000000 + 1, 0);
+	if (runs && packet->run.flags & OSBX_GO_CHANNEL) {
+		start_leader(init, packet);
+		return 0;
+	}
+	if (packet->header.type != (*launch->argv ? OSBX_TYPE_GO : OSBX_TYPE_RUN))
+		abandon(init, RECEIVED_MALFORMED);
+	flags = runs ? packet->run.flags : packet->body.first;
+	if (flags & ~(OSBX_GO_STDIN | OSBX_GO_STDOUT | OSBX_GO_STDERR | OSBX_GO_COMBINE |
+		      (runs ? OSBX_GO_STORED : 0)) ||
+	    !assign_descriptors(launch, packet, flags, &fds) ||
+	    (runs && !run_prepare(launch, packet, fds.store)))
+		abandon(init, RECEIVED_MALFORMED);
 	return 1;
 }
 
-static void wait_event(const struct init *init)
-{
-	struct epoll_event event;
-
-	SYS5(epoll_pwait, init->events, &event, 1, -1, 0);
-}
-
-static unsigned long patience_end(void)
-{
-	return now_ns() + OSBX_PATIENCE_MS * 1000000UL;
-}
-
-/* One signal of the queue, or 0. Not more at once: a flood must not keep the driver waiting. */
-static int next_signal(const struct init *init)
-{
-	struct signalfd_info info;
-
-	if (SYS3(read, init->signals, &info, sizeof info) != sizeof info)
-		return 0;
-	return (int)info.signo;
-}
-
-/* Reaps first: a signal to a zombie succeeds, and would count as what ended it. */
-static void send_signal(struct init *init, const struct packet *packet)
-{
-	unsigned int signo = packet->body.first, target = packet->body.second;
-	int payload = init->reaper.payload;
-
-	if (packet->fd_count || !signo || signo > SIGNAL_MAX || target > OSBX_TARGET_ALL)
-		abandon(RECEIVED_MALFORMED);
-	reap(&init->reaper);
-	if (init->reaper.payload_ended)
-		return;
-	init->reaper.signals++;
-	if (target == OSBX_TARGET_ALL)
-		SYS2(kill, -1, signo);
-	else
-		SYS2(kill, target == OSBX_TARGET_GROUP ? -payload : payload, signo);
-}
-
-static void assign_stdio(struct launch *launch, const struct packet *packet)
-{
-	static const unsigned int flag_of[STDIO_COUNT] = { OSBX_GO_STDIN, OSBX_GO_STDOUT,
-							   OSBX_GO_STDERR };
-	unsigned int flags = packet->body.first, next = 0;
-
-	if (flags & ~(OSBX_GO_STDIN | OSBX_GO_STDOUT | OSBX_GO_STDERR | OSBX_GO_COMBINE))
-		abandon(RECEIVED_MALFORMED);
-	for (int target = 0; target < STDIO_COUNT; target++) {
-		if (!(flags & flag_of[target]))
-			continue;
-		if (next == packet->fd_count)
-			abandon(RECEIVED_MALFORMED);
-		launch->stdio[target] = packet->fds[next++];
-	}
-	if (next != packet->fd_count)
-		abandon(RECEIVED_MALFORMED);
-	launch->null_stdin = !(flags & OSBX_GO_STDIN);
-	launch->combine = !!(flags & OSBX_GO_COMBINE);
-}
-
-/* A pool member may wait here for hours; an operator's SIGTERM ends it. */
-static void wait_for_go(const struct init *init, struct packet *go)
+/* A pool member or a session may wait here for hours; an operator's SIGTERM ends it. */
+static void wait_for_order(struct init *init, struct packet *packet)
 {
 	for (;;) {
-		enum received received = report_receive(go);
+		enum received received = report_receive(packet);
 		int signo;
 
 		if (received == RECEIVED_PACKET) {
-			if (go->header.type == OSBX_TYPE_GO)
+			if (is_order(init, packet))
 				return;
-			if (go->header.type != OSBX_TYPE_SIGNAL)
-				abandon(RECEIVED_MALFORMED);
 			continue;
 		}
 		if (received != RECEIVED_NOTHING)
-			abandon(received);
+			abandon(init, received);
 		signo = next_signal(init);
-		if (signo && SIGBIT(signo) & ENDING_SIGNALS)
+		if (signo == SIGCHLD)
+			reap(&init->reaper);
+		else if (signo && SIGBIT(signo) & ENDING_SIGNALS)
 			sys_exit(128 + signo);
 		if (!signo)
 			wait_event(init);
 	}
 }
 
-static void watch_payload(struct init *init)
-{
-	while (!init->reaper.payload_ended) {
-		struct packet packet;
-		enum received received = RECEIVED_NOTHING;
-		int signo;
-
-		wait_event(init);
-		if (init->driven)
-			received = report_receive(&packet);
-		if (received == RECEIVED_PACKET && packet.header.type == OSBX_TYPE_SIGNAL)
-			send_signal(init, &packet);
-		else if (received != RECEIVED_NOTHING)
-			abandon(received == RECEIVED_PACKET ? RECEIVED_MALFORMED : received);
-		signo = next_signal(init);
-		if (signo == SIGCHLD)
-			reap(&init->reaper);
-		else if (signo)
-			SYS2(kill, init->reaper.payload, signo);
-	}
-}
-
-/* Kills and reaps what the payload left. Bounded: a process in uninterruptible sleep must not
- * hold the report back. */
-static void end_others(struct init *init)
-{
-	unsigned long end_ns = patience_end();
-
-	if (init->driven)
-		SYS4(epoll_ctl, init->events, EPOLL_CTL_DEL, OSBX_REPORT_FD, 0);
-	SYS2(kill, -1, SIGKILL);
-	while (reap(&init->reaper) && wait_until(init, end_ns))
-		next_signal(init);
-}
-
-/* Until END, the driver's hang-up or OSBX_PATIENCE_MS: it reads the cgroup's counters meanwhile. */
-static void wait_for_end(struct init *init)
-{
-	struct epoll_event wanted = { .events = EPOLLIN };
-	unsigned long end_ns = patience_end();
-	struct packet packet;
-	enum received received;
-
-	if (!init->driven)
-		return;
-	SYS4(epoll_ctl, init->events, EPOLL_CTL_ADD, OSBX_REPORT_FD, &wanted);
-	do {
-		next_signal(init);
-		received = report_receive(&packet);
-		packet_close_fds(&packet);
-		if (received == RECEIVED_PACKET && packet.header.type == OSBX_TYPE_END)
-			return;
-	} while ((received == RECEIVED_PACKET || received == RECEIVED_NOTHING) &&
-		 wait_until(init, end_ns));
-}
-
-/* execve(2): there is nothing by this name. */
-static int is_nothing(unsigned int error)
-{
-	return error == ENOENT || error == ENOTDIR || error == ELOOP || error == ENAMETOOLONG;
-}
-
-static int fail(struct init *init)
-{
-	unsigned int stage = init->launch.stage, error = init->launch.error;
-	const char *step = stage == OSBX_STAGE_LANDLOCK ? "landlock" : init->launch.argv[0];
-
-	if (init->driven)
-		report_pair(OSBX_TYPE_FAILED, OSBX_COMMAND_PAYLOAD, stage, error);
-	else
-		text_complain(PROGRAM, step, (int)error);
-	wait_for_end(init);
-	if (stage != OSBX_STAGE_EXEC)
-		return EXIT_FAILED;
-	return is_nothing(error) ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
-}
-
 /* The payload's stdio: the driver's descriptors, or what the runtime gave. A terminal moves from
  * our session into the payload's, which needs it for job control. */
-static void prepare_stdio(struct init *init, struct packet *go)
+static void prepare_stdio(struct init *init, struct packet *order)
 {
 	if (init->driven) {
-		wait_for_go(init, go);
-		assign_stdio(&init->launch, go);
+		wait_for_order(init, order);
 	} else if (SYS3(ioctl, 0, TIOCNOTTY, 0) == 0) {
 		init->launch.own_terminal = 1;
 		while (next_signal(init))
@@ -280,13 +101,27 @@ static void prepare_stdio(struct init *init, struct packet *go)
 	}
 }
 
+/* Commands of one container are one domain: they signal each other. */
+static void confine_all(struct launch *launch)
+{
+	static char *none[] = { "--", 0 };
+	long result = launch->rules[0][1] == 'w' ? landlock_confine(launch->rules) : 0;
+
+	if (result < 0) {
+		text_complain(PROGRAM, "landlock", (int)-result);
+		sys_exit(EXIT_FAILED);
+	}
+	launch->rules = none;
+}
+
 int program(int argc, char **argv, char **envp)
 {
 	struct init init = {
-		.launch = { .envp = envp,
+		.launch = { .envp = envp, .uid = OSBX_OWN_ID, .gid = OSBX_OWN_ID,
 			    .stdio = { NO_DESCRIPTOR, NO_DESCRIPTOR, NO_DESCRIPTOR } },
 	};
-	struct packet go = { .fd_count = 0 };
+	struct packet order = { .fd_count = 0 };
+	int failed;
 
 	if (argc == 2 && text_equal(argv[1], "--self-test"))
 		return self_test();
@@ -295,25 +130,20 @@ int program(int argc, char **argv, char **envp)
 	if (SYS0(getpid) != 1)
 		refuse("must be process 1 of a container");
 	init.driven = report_socket_given();
+	if (!init.driven && !*init.launch.argv)
+		refuse("a command or a driver is needed");
 	fill_stdio();
 	sys_cloexec_from(STDIO_COUNT);
-	init.signals = take_signals();
-	init.events = watch(&init);
+	take_signals(&init);
+	watch(&init);
+	if (!*init.launch.argv)
+		confine_all(&init.launch);
 	if (init.driven)
 		report_pair(OSBX_TYPE_READY, OSBX_COMMAND_CONTAINER, OSBX_FEATURES, 0);
-	prepare_stdio(&init, &go);
-
-	init.reaper.started_ns = now_ns();
-	init.reaper.payload = launch_payload(&init.launch);
-	if (!init.reaper.payload)
-		return fail(&init);
-	if (init.driven) {
-		packet_close_fds(&go);
-		for (int fd = 0; fd < STDIO_COUNT; fd++)
-			SYS1(close, fd);
-		report_pair(OSBX_TYPE_STARTED, OSBX_COMMAND_PAYLOAD,
-			    (unsigned int)init.reaper.payload, 0);
-	}
+	prepare_stdio(&init, &order);
+	failed = start_command(&init, &order);
+	if (failed)
+		return failed;
 	watch_payload(&init);
 	end_others(&init);
 	if (init.driven)

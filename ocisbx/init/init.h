@@ -5,22 +5,29 @@
 #include "protocol.h"
 #include "sys.h"
 
+#define PROGRAM "ocisbx-init"
+
 #define EXIT_NOT_FOUND 127
 #define EXIT_NOT_EXECUTABLE 126
 #define EXIT_FAILED 125
 
 #define STDIO_COUNT 3
+/* stdio, a command's strings, its channel */
+#define PACKET_FDS (STDIO_COUNT + 2)
 #define NO_DESCRIPTOR (-1)
 
 typedef unsigned long sigset;
 #define SIGBIT(signo) (1UL << ((signo) - 1))
 
-/* One packet of the driver: `fds` are the descriptors that came with it, in order. */
+/* One packet of the driver: `fds` are the descriptors that came with it, in order; `strings` are
+ * RUN's, until the next packet. */
 struct packet {
 	struct osbx_header header;
 	struct osbx_pair body;
+	struct osbx_run run;
+	const char *strings;
 	unsigned int fd_count;
-	int fds[STDIO_COUNT];
+	int fds[PACKET_FDS];
 };
 
 enum received { RECEIVED_PACKET, RECEIVED_NOTHING, RECEIVED_HANGUP, RECEIVED_MALFORMED };
@@ -30,6 +37,10 @@ struct launch {
 	/* pairs of "-w" and a path, then "--" */
 	char **rules;
 	char **envp;
+	/* 0: the init's own */
+	const char *directory;
+	unsigned int uid;
+	unsigned int gid;
 	/* what becomes 0, 1 and 2; NO_DESCRIPTOR leaves the init's own */
 	int stdio[STDIO_COUNT];
 	int null_stdin;
@@ -79,5 +90,57 @@ struct reaper {
 int reap(struct reaper *reaper);
 void report_exited(const struct reaper *reaper);
 int exit_code_of(int wait_status);
+
+/* One process that starts a command and reports its end: process 1, or the leader of a further
+ * command. */
+struct init {
+	int driven;
+	/* not process 1: only what descends from this process is its own to end */
+	int leads;
+	int signals;
+	int events;
+	struct launch launch;
+	struct reaper reaper;
+};
+
+/* init_loop.c */
+_Noreturn void refuse(const char *why);
+/* The driver is gone, or not to be trusted: ends all that this process answers for. */
+_Noreturn void abandon(const struct init *init, enum received reason);
+void take_signals(struct init *init);
+void watch(struct init *init);
+void wait_event(const struct init *init);
+/* Waits for an event until `end_ns`; returns 0 when that has come. */
+int wait_until(const struct init *init, unsigned long end_ns);
+unsigned long patience_end(void);
+/* One signal of the queue, or 0. Not more at once: a flood must not keep the driver waiting. */
+int next_signal(const struct init *init);
+void watch_payload(struct init *init);
+/* Kills and reaps what is left. Bounded: a process in uninterruptible sleep must not hold the
+ * report back. */
+void end_others(struct init *init);
+void wait_for_end(struct init *init);
+
+/* init_run.c: the descriptors of GO or RUN, by its flags; NO_DESCRIPTOR: none came. Returns 0 when
+ * they do not fit them. */
+struct run_fds {
+	int store;
+	int channel;
+};
+int assign_descriptors(struct launch *launch, const struct packet *packet, unsigned int flags,
+		       struct run_fds *fds);
+/* What RUN's strings say becomes the launch's; 0: they do not fit their numbers. */
+int run_prepare(struct launch *launch, const struct packet *packet, int store);
+/* Starts the command and reports how that went; returns 0, or the exit code where it failed. */
+int start_command(struct init *init, struct packet *packet);
+
+/* start.h */
+void *memcpy(void *to, const void *from, unsigned long count);
+
+/* init_lead.c: a further command beside the container's own, in a process that leads it. */
+void start_leader(const struct init *init, struct packet *packet);
+
+/* init_tree.c: signals every process that descends from this one; returns how many there are. */
+unsigned int signal_descendants(int signo);
 
 #endif

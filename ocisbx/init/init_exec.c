@@ -128,6 +128,18 @@ static long execute_search(const struct launch *launch)
 	}
 }
 
+/* As another user there are no groups of the init's left (setgroups(2)). */
+static long become(unsigned int uid, unsigned int gid)
+{
+	long result = SYS2(setgroups, 0, 0);
+
+	if (result >= 0 && gid != OSBX_OWN_ID)
+		result = SYS3(setresgid, gid, gid, gid);
+	if (result >= 0 && uid != OSBX_OWN_ID)
+		result = SYS3(setresuid, uid, uid, uid);
+	return result;
+}
+
 static void child(void *argument)
 {
 	struct launch *launch = argument;
@@ -153,6 +165,16 @@ static void child(void *argument)
 		result = SYS3(dup3, 1, 2, 0);
 		if (result < 0)
 			child_fail(launch, OSBX_STAGE_STDIO, result);
+	}
+	if (launch->gid != OSBX_OWN_ID || launch->uid != OSBX_OWN_ID) {
+		result = become(launch->uid, launch->gid);
+		if (result < 0)
+			child_fail(launch, OSBX_STAGE_USER, result);
+	}
+	if (launch->directory) {
+		result = SYS1(chdir, launch->directory);
+		if (result < 0)
+			child_fail(launch, OSBX_STAGE_CHDIR, result);
 	}
 	if (launch->own_terminal)
 		SYS3(ioctl, 0, TIOCSCTTY, 0);

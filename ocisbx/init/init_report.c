@@ -3,8 +3,17 @@
 
 union control {
 	struct cmsghdr header;
-	char room[sizeof(struct cmsghdr) + STDIO_COUNT * sizeof(int) + 4];
+	char room[sizeof(struct cmsghdr) + PACKET_FDS * sizeof(int) + 4];
 };
+
+/* The longest body is RUN's. */
+static union {
+	struct osbx_pair pair;
+	struct {
+		struct osbx_run run;
+		char strings[OSBX_RUN_ROOM];
+	} run;
+} body;
 
 unsigned long now_ns(void)
 {
@@ -29,7 +38,7 @@ int report_socket_given(void)
 	return 1;
 }
 
-void report_send(unsigned int type, unsigned int command, const void *body, unsigned int length)
+void report_send(unsigned int type, unsigned int command, const void *content, unsigned int length)
 {
 	struct osbx_header header = {
 		.magic = OSBX_MAGIC,
@@ -38,7 +47,7 @@ void report_send(unsigned int type, unsigned int command, const void *body, unsi
 		.command = command,
 		.length = length,
 	};
-	struct iovec vectors[2] = { { &header, sizeof header }, { (void *)body, length } };
+	struct iovec vectors[2] = { { &header, sizeof header }, { (void *)content, length } };
 	struct msghdr message = { .vectors = vectors, .vector_count = 2 };
 
 	SYS3(sendmsg, OSBX_REPORT_FD, &message, MSG_NOSIGNAL);
@@ -46,9 +55,9 @@ void report_send(unsigned int type, unsigned int command, const void *body, unsi
 
 void report_pair(unsigned int type, unsigned int command, unsigned int first, unsigned int second)
 {
-	struct osbx_pair body = { first, second };
+	struct osbx_pair pair = { first, second };
 
-	report_send(type, command, &body, sizeof body);
+	report_send(type, command, &pair, sizeof pair);
 }
 
 void packet_close_fds(struct packet *packet)
@@ -73,19 +82,24 @@ static void take_descriptors(struct packet *packet, const union control *control
 		packet->fds[i] = fds[i];
 }
 
-static unsigned int body_length_of(unsigned int type)
+/* Whether a body of this length is one of this type; RUN's strings are checked where they are used. */
+static int fits(unsigned int type, unsigned long length)
 {
-	return type == OSBX_TYPE_END ? 0 : sizeof(struct osbx_pair);
+	if (type == OSBX_TYPE_RUN)
+		return length >= sizeof body.run.run &&
+		       length - sizeof body.run.run ==
+			       (body.run.run.flags & OSBX_GO_STORED ? 0 : body.run.run.size);
+	return length == (type == OSBX_TYPE_END ? 0 : sizeof body.pair);
 }
 
 /* Fills the packet with one message. Whatever does not fit, is of another version or contradicts
- * itself is malformed; its descriptors are closed. Descriptors beyond three are closed by the
+ * itself is malformed; its descriptors are closed. Descriptors beyond PACKET_FDS are closed by the
  * kernel, which then says MSG_CTRUNC. */
 enum received report_receive(struct packet *packet)
 {
 	union control control;
 	struct iovec vectors[2] = { { &packet->header, sizeof packet->header },
-				    { &packet->body, sizeof packet->body } };
+				    { &body, sizeof body } };
 	struct msghdr message = { .vectors = vectors, .vector_count = 2,
 				  .control = &control, .control_length = sizeof control };
 	long got = SYS3(recvmsg, OSBX_REPORT_FD, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -100,9 +114,12 @@ enum received report_receive(struct packet *packet)
 	    (unsigned long)got < sizeof packet->header || packet->header.magic != OSBX_MAGIC ||
 	    packet->header.version != OSBX_VERSION ||
 	    packet->header.length != (unsigned long)got - sizeof packet->header ||
-	    packet->header.length != body_length_of(packet->header.type)) {
+	    !fits(packet->header.type, packet->header.length)) {
 		packet_close_fds(packet);
 		return RECEIVED_MALFORMED;
 	}
+	packet->body = body.pair;
+	packet->run = body.run.run;
+	packet->strings = body.run.strings;
 	return RECEIVED_PACKET;
 }

@@ -11,7 +11,7 @@
 #define OSBX_VERSION 1
 #define OSBX_REPORT_FD 3
 
-/* driver -> init; RUN is reserved for the pool and sessions: its body will hold argv, env, cwd */
+/* driver -> init */
 #define OSBX_TYPE_GO 1
 #define OSBX_TYPE_SIGNAL 2
 #define OSBX_TYPE_END 3
@@ -33,6 +33,9 @@
 #define OSBX_GO_STDOUT 2
 #define OSBX_GO_STDERR 4
 #define OSBX_GO_COMBINE 8
+/* RUN only: the strings come in a file, the command has a channel of its own */
+#define OSBX_GO_STORED 16
+#define OSBX_GO_CHANNEL 32
 
 #define OSBX_TARGET_PAYLOAD 0
 #define OSBX_TARGET_GROUP 1
@@ -43,6 +46,7 @@
 #define OSBX_STAGE_CHDIR 3
 #define OSBX_STAGE_EXEC 4
 #define OSBX_STAGE_LANDLOCK 5
+#define OSBX_STAGE_USER 6
 
 #define OSBX_KIND_EXITED 1
 #define OSBX_KIND_SIGNALED 2
@@ -58,6 +62,22 @@ struct osbx_header {
 	unsigned int command;
 	unsigned int length;
 };
+
+/* RUN: what follows it, here or in the file, are strings that end with a NUL each: the working
+ * directory (empty: the init's own), argv, the environment; `size` is their length together. */
+struct osbx_run {
+	unsigned int flags;
+	unsigned int argc;
+	unsigned int envc;
+	unsigned int size;
+	unsigned int uid;
+	unsigned int gid;
+};
+
+/* a uid or gid of RUN: the init's own */
+#define OSBX_OWN_ID 0xffffffffu
+/* longer strings come in a file */
+#define OSBX_RUN_ROOM 32768
 
 /* GO: flags, 0. SIGNAL: signo, target. READY: features, 0. STARTED: pid, 0. FAILED: stage, errno. */
 struct osbx_pair {

@@ -1,14 +1,11 @@
 """The driver's half of the init's report protocol, version 1; see ocisbx-init(7).
 
 The numbers are those of protocol.h. One message of a SOCK_SEQPACKET socket is one packet: a header
-of 16 bytes and a body, little endian. `encode` and `decode` are pure; `receive` and the `send_*`
-functions move packets. Imported on the hot path: nothing here but struct, socket, enum and typing.
+of 16 bytes and a body, little endian. Everything here is pure; wire.py moves the packets.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 import struct
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -22,6 +19,9 @@ MAGIC: Final = 0x5842534F
 VERSION: Final = 1
 REPORT_FD: Final = 3
 FEATURES: Final = 0
+OWN_ID: Final = 0xFFFFFFFF
+RUN_ROOM: Final = 32768
+"""Strings of a RUN beyond this length are sent in a file."""
 COMMAND_CONTAINER: Final = 0
 COMMAND_PAYLOAD: Final = 1
 PATIENCE_MS: Final = 2000
@@ -29,14 +29,10 @@ PATIENCE_MS: Final = 2000
 
 _HEADER: Final = struct.Struct("<IHHII")
 _PAIR: Final = struct.Struct("<II")
+_RUN: Final = struct.Struct("<6I")
 _EXITED: Final = struct.Struct("<IIQII18Q")
-_CREDENTIALS: Final = struct.Struct("3i")
-_INT: Final = struct.Struct("i")
 _USAGE_FIELDS: Final = 9
 _SIGNAL_MAX: Final = 64
-# Room for one packet and for the kernel's credentials; more than any packet of version 1.
-_PACKET_ROOM: Final = 4096
-_CONTROL_ROOM: Final = socket.CMSG_SPACE(_CREDENTIALS.size)
 
 
 class ProtocolError(RuntimeFailed):
@@ -57,12 +53,16 @@ class Type(IntEnum):
 
 
 class GoFlag(IntFlag):
-    """Which descriptors come with GO, in this order; COMBINE makes stderr the same as stdout."""
+    """Which descriptors come with GO or RUN, in this order; COMBINE makes stderr the same as
+    stdout. With RUN only: STORED, its strings are in a file; CHANNEL, it reports over a socket of
+    its own."""
 
     STDIN = 1
     STDOUT = 2
     STDERR = 4
     COMBINE = 8
+    STORED = 16
+    CHANNEL = 32
 
 
 class Target(IntEnum):
@@ -81,6 +81,7 @@ class Stage(IntEnum):
     CHDIR = 3
     EXEC = 4
     LANDLOCK = 5
+    USER = 6
 
 
 class Kind(IntEnum):
@@ -109,6 +110,22 @@ class Go(NamedTuple):
     """Start the payload; the descriptors that the flags name come with the packet."""
 
     flags: GoFlag
+
+
+class Run(NamedTuple):
+    """Start a command: the container's own, or with CHANNEL a further one.
+
+    `strings`: the working directory (empty: the container's), argv, the environment, each ended by
+    a NUL; empty with STORED. `uid`, `gid`: OWN_ID for the container's own.
+    """
+
+    flags: GoFlag
+    argc: int
+    envc: int
+    size: int
+    uid: int = OWN_ID
+    gid: int = OWN_ID
+    strings: bytes = b""
 
 
 class Signal(NamedTuple):
@@ -157,21 +174,14 @@ class Exited(NamedTuple):
     total: Usage
 
 
-Order: TypeAlias = Go | Signal | End
+Order: TypeAlias = Go | Run | Signal | End
 Report: TypeAlias = Ready | Started | Failed | Exited
 Packet: TypeAlias = Order | Report
 
 
-class Received(NamedTuple):
-    """One packet of the init. `pid` is the sender's in the driver's pid namespace, 0 if unknown."""
-
-    packet: Report
-    command: int
-    pid: int
-
-
 _TYPE_OF: Final[dict[type[Packet], Type]] = {
     Go: Type.GO,
+    Run: Type.RUN,
     Signal: Type.SIGNAL,
     End: Type.END,
     Ready: Type.READY,
@@ -202,6 +212,8 @@ def _encode_body(packet: Packet) -> bytes:
             return _PAIR.pack(*packet)
         case Go() | Ready() | Started():
             return _PAIR.pack(packet[0], 0)
+        case Run():
+            return _RUN.pack(*packet[:6]) + packet.strings
         case End():
             return b""
 
@@ -232,6 +244,8 @@ def _decode_body(kind: Type, body: bytes) -> Packet:
         if body:
             raise ValueError("END has a body")
         return End()
+    if kind is Type.RUN:
+        return _decode_run(body)
     first, second = _PAIR.unpack(body)
     if kind is Type.FAILED:
         return Failed(Stage(first), second)
@@ -240,6 +254,16 @@ def _decode_body(kind: Type, body: bytes) -> Packet:
     if kind in _SINGLES and not second:
         return _SINGLES[kind](first)
     raise ValueError(f"{kind.name} with {first}, {second}")
+
+
+def _decode_run(body: bytes) -> Run:
+    flags, argc, envc, size, uid, gid = _RUN.unpack_from(body)
+    strings = body[_RUN.size :]
+    if flags >= 2 * GoFlag.CHANNEL:
+        raise ValueError(f"RUN with flags {flags:#x}")
+    if len(strings) != (0 if flags & GoFlag.STORED else size):
+        raise ValueError(f"RUN with {len(strings)} bytes of strings, and size {size}")
+    return Run(GoFlag(flags), argc, envc, size, uid, gid, strings)
 
 
 def _go(flags: int) -> Go:
@@ -265,85 +289,3 @@ def _decode_exited(body: bytes) -> Exited:
         raise ValueError(f"EXITED with {reserved} in a reserved field")
     payload, total = counters[:_USAGE_FIELDS], counters[_USAGE_FIELDS:]
     return Exited(kind, status, wall_ns, signals, Usage(*payload), Usage(*total))
-
-
-def report_socketpair() -> tuple[socket.socket, socket.socket]:
-    """The driver's end and the init's; the init's becomes descriptor 3 of the runtime.
-
-    SO_PASSCRED is set before the init can send: the kernel then names the sender of each packet,
-    as a pid of the driver's own pid namespace (unix(7)).
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    return ours, theirs
-
-
-def send_go(
-    sock: socket.socket,
-    *,
-    stdin: int | None = None,
-    stdout: int | None = None,
-    stderr: int | None = None,
-    combine: bool = False,
-) -> None:
-    """Starts the payload with these descriptors; the caller keeps, and closes, its own copies.
-
-    Without stdin the payload reads /dev/null; without stdout or stderr it has the init's own.
-    Raises OSError when the init is gone.
-    """
-    given = {GoFlag.STDIN: stdin, GoFlag.STDOUT: stdout, GoFlag.STDERR: stderr}
-    flags = GoFlag.COMBINE if combine else GoFlag(0)
-    fds = []
-    for flag, fd in given.items():
-        if fd is not None:
-            flags |= flag
-            fds.append(fd)
-    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))
-    sock.sendmsg([encode(Go(flags))], [rights] if fds else [], socket.MSG_NOSIGNAL)
-
-
-def send_signal(sock: socket.socket, signo: int, target: Target = Target.PAYLOAD) -> None:
-    """Sends a signal inside the container. Raises OSError when the init is gone."""
-    sock.send(encode(Signal(signo, target)), socket.MSG_NOSIGNAL)
-
-
-def send_end(sock: socket.socket) -> None:
-    """Lets the init exit, and with it the container. Raises OSError when it is gone already."""
-    sock.send(encode(End()), socket.MSG_NOSIGNAL)
-
-
-def receive(sock: socket.socket, flags: int = 0) -> Received | None:
-    """The init's next packet, or None when its end is closed; blocks as the socket does.
-
-    Raises ProtocolError for anything but a report, OSError (BlockingIOError, TimeoutError) as
-    recvmsg(2) does. Descriptors that came along are closed.
-    """
-    flags |= socket.MSG_CMSG_CLOEXEC
-    try:
-        data, control, got, _ = sock.recvmsg(_PACKET_ROOM, _CONTROL_ROOM, flags)
-    except ConnectionResetError:
-        # The init's end was closed with an order of ours unread in it. The kernel says so once,
-        # before it hands out what the init had sent.
-        data, control, got, _ = sock.recvmsg(_PACKET_ROOM, _CONTROL_ROOM, flags)
-    pid = _take_control(control)
-    if not data:
-        return None
-    if got & socket.MSG_TRUNC:
-        raise ProtocolError(f"report socket: packet longer than {_PACKET_ROOM} bytes")
-    packet, command = decode(data)
-    if isinstance(packet, Go | Signal | End):
-        raise ProtocolError(f"report socket: the init sent {type(packet).__name__}")
-    return Received(packet, command, pid)
-
-
-def _take_control(control: list[tuple[int, int, bytes]]) -> int:
-    pid = 0
-    for level, kind, data in control:
-        if level != socket.SOL_SOCKET:
-            continue
-        if kind == socket.SCM_CREDENTIALS and len(data) >= _CREDENTIALS.size:
-            pid = _CREDENTIALS.unpack_from(data)[0]
-        elif kind == socket.SCM_RIGHTS:
-            for (fd,) in _INT.iter_unpack(data[: len(data) // _INT.size * _INT.size]):
-                os.close(fd)
-    return pid

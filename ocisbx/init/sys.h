@@ -43,6 +43,12 @@
 #define NR_signalfd4 289
 #define NR_dup3 292
 #define NR_setns 308
+#define NR_mmap 9
+#define NR_clone 56
+#define NR_getdents64 217
+#define NR_setgroups 116
+#define NR_setresuid 117
+#define NR_setresgid 119
 #elif defined(__aarch64__)
 #define NR_epoll_pwait 22
 #define NR_epoll_create1 20
@@ -80,6 +86,12 @@
 #define NR_signalfd4 74
 #define NR_dup3 24
 #define NR_setns 268
+#define NR_mmap 222
+#define NR_clone 220
+#define NR_getdents64 61
+#define NR_setgroups 159
+#define NR_setresuid 147
+#define NR_setresgid 149
 #else
 #error "the init is written for x86_64 and aarch64"
 #endif
@@ -130,6 +142,11 @@
 #define O_ACCMODE 3
 #define O_CREAT 0100
 #define O_EXCL 0200
+#if defined(__x86_64__)
+#define O_DIRECTORY 0200000
+#else
+#define O_DIRECTORY 040000
+#endif
 #define O_CLOEXEC 02000000
 #define O_PATH 010000000
 #define F_GETFD 1
@@ -175,6 +192,11 @@
 #define WNOHANG 1
 #define CLOCK_MONOTONIC 1
 #define PR_SET_DUMPABLE 4
+#define PR_SET_CHILD_SUBREAPER 36
+#define PROT_READ 1
+#define PROT_WRITE 2
+#define MAP_PRIVATE 2
+#define MAP_ANONYMOUS 0x20
 #define TIOCSCTTY 0x540e
 #define TIOCNOTTY 0x5422
 #define SFD_CLOEXEC O_CLOEXEC
@@ -274,6 +296,9 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
 	sys6(NR_##name, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 #define SYS5(name, a, b, c, d, e) \
 	sys6(NR_##name, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
+
+#define SYS6(name, a, b, c, d, e, f) \
+	sys6(NR_##name, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
 _Noreturn static inline void sys_exit(int status)
 {

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ocisbx.init import cell_path, init_path, protocol
+from ocisbx.init import cell_path, init_path, protocol, wire
 
 if TYPE_CHECKING:
     import socket
@@ -190,7 +190,7 @@ class Container:
         self.bundle = bundle
         self.init_pid = 0
         self.id = f"ocisbx-{uuid.uuid4().hex[:12]}"
-        self.sock, self.theirs = protocol.report_socketpair()
+        self.sock, self.theirs = wire.report_socketpair()
         self.sock.settimeout(TIMEOUT_S)
         self.pid = self._spawn(self.theirs if driven else None, stdio)
         if not keep_theirs:
@@ -213,7 +213,7 @@ class Container:
         return os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True)
 
     def expect(self, kind: type[ReportT]) -> ReportT:
-        received = protocol.receive(self.sock)
+        received = wire.receive(self.sock)
         assert received is not None, f"hang-up where {kind.__name__} was due; exit {self.wait()}"
         assert isinstance(received.packet, kind), received
         self.init_pid = received.pid
@@ -221,7 +221,7 @@ class Container:
 
     def go(self, **descriptors: Any) -> None:
         self.expect(protocol.Ready)
-        protocol.send_go(self.sock, **descriptors)
+        wire.send_go(self.sock, **descriptors)
 
     def kill(self) -> None:
         """SIGKILL to all of the container, by the runtime."""
@@ -241,7 +241,7 @@ class Container:
     def finish(self) -> tuple[protocol.Exited, int]:
         """The report, the go-ahead, the runtime's exit code."""
         report = self.expect(protocol.Exited)
-        protocol.send_end(self.sock)
+        wire.send_end(self.sock)
         return report, self.wait()
 
     def __enter__(self) -> Self:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ocisbx.init import protocol
+from ocisbx.init import wire
 from ocisbx.init.protocol import Exited, Kind, Started
 from tests.runtimes.init_container import (
     NATIVE,
@@ -105,7 +105,7 @@ while True: os.kill(1, 10)
     with Container(Bundle(tmp_path, runtime, python(source))) as container:
         container.go()
         container.expect(Started)
-        assert protocol.receive(container.sock) is None
+        assert wire.receive(container.sock) is None
         assert container.wait() == 137
 
 
@@ -125,7 +125,7 @@ while True:
         container.expect(Started)
         time.sleep(0.3)
         start = time.monotonic()
-        protocol.send_signal(container.sock, 9)
+        wire.send_signal(container.sock, 9)
         report, _ = container.finish()
         assert (report.kind, report.status) == (Kind.SIGNALED, 9)
         assert time.monotonic() - start < 5
@@ -157,9 +157,9 @@ def test_a_deadly_signal_from_inside_never_makes_a_false_report(
             return
         container.sock.settimeout(2)
         if signo == 9:
-            assert protocol.receive(container.sock) is None
+            assert wire.receive(container.sock) is None
             assert container.wait() == 137
         else:
             with pytest.raises(TimeoutError):
-                protocol.receive(container.sock)
+                wire.receive(container.sock)
             container.kill()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ocisbx.init import init_path, protocol
+from ocisbx.init import init_path, wire
 from ocisbx.init.protocol import Failed, Kind, Stage, Started, Target
 from ocisbx.init.selftest import SelfTest, parse_self_test
 from tests.runtimes.init_container import NATIVE, Bundle, Container, Runtime, python, run
@@ -198,7 +198,7 @@ def test_the_init_still_signals_and_ends_all(runtime: Runtime, tmp_path: Path) -
     with Container(Bundle(tmp_path, runtime, argv, rules=("/tmp",))) as container:
         container.go()
         container.expect(Started)
-        protocol.send_signal(container.sock, 15, Target.GROUP)
+        wire.send_signal(container.sock, 15, Target.GROUP)
         report, code = container.finish()
     assert (report.kind, report.status, code) == (Kind.SIGNALED, 15, 143)
 
@@ -210,7 +210,7 @@ def test_without_no_new_privileges_the_start_fails(runtime: Runtime, tmp_path: P
         container.go()
         if HOLDS:
             assert container.expect(Failed) == Failed(Stage.LANDLOCK, errno.EPERM)
-            protocol.send_end(container.sock)
+            wire.send_end(container.sock)
             assert container.wait() == 125
 
 
@@ -277,12 +277,12 @@ def test_standalone_a_failure_is_one_line(runtime: Runtime, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["--"], ["-w"], ["-w", "/tmp"], ["-w", "/tmp", "--"], ["-w", "relative", "--", "true"],
-     ["-w", "--", "true"], ["-x", "--", "true"], ["true"], ["--self-test", "x"]],
+    [[], ["-w"], ["-w", "/tmp"], ["-w", "relative", "--", "true"], ["-w", "--", "true"],
+     ["-x", "--", "true"], ["true"], ["--self-test", "x"]],
 )  # fmt: skip
 def test_a_wrong_command_line_is_refused(words: list[str]) -> None:
     done = subprocess.run([init_path(), *words], capture_output=True, check=False)
-    usage = b"ocisbx-init: usage: ocisbx-init [-w /ABS/PATH]... -- COMMAND [ARG...]\n"
+    usage = b"ocisbx-init: usage: ocisbx-init [-w /ABS/PATH]... -- [COMMAND [ARG...]]\n"
     assert (done.returncode, done.stdout, done.stderr) == (125, b"", usage)
 
 

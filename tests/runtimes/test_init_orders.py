@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ocisbx.init import protocol
+from ocisbx.init import protocol, wire
 from ocisbx.init.protocol import GoFlag, Ready, Started
 from tests.runtimes.init_container import NATIVE, Bundle, Container, Runtime
 
@@ -31,7 +31,7 @@ MALFORMED = {
     "garbage": (b"x" * 24, 0),
     "another version": (_order(1, 0, version=2), 0),
     "an unknown type": (_order(9, 0), 0),
-    "run, which is reserved": (_order(4, 0), 0),
+    "run, where the command is there": (_order(4, 0), 0),
     "a body too long": (_order(1, 0, extra=8), 0),
     "longer than any packet": (_order(1, 0, extra=60000), 0),
     "a length that lies": (_order(1, 0)[:-1], 0),
@@ -50,7 +50,7 @@ def test_a_malformed_order_ends_the_container(runtime: Runtime, name: str, tmp_p
         container.expect(Ready)
         socket.send_fds(container.sock, [data], [0] * count)
         assert container.wait() == 125
-        assert protocol.receive(container.sock) is None
+        assert wire.receive(container.sock) is None
 
 
 @one_native
@@ -65,4 +65,4 @@ def test_an_order_out_of_turn_ends_the_container(
         container.expect(Started)
         container.sock.send(data)
         assert container.wait() == 125
-        assert protocol.receive(container.sock) is None
+        assert wire.receive(container.sock) is None

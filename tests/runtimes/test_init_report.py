@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ocisbx.init import protocol
+from ocisbx.init import protocol, wire
 from ocisbx.init.protocol import Failed, Kind, Ready, Stage, Started, Target
 from tests.runtimes.init_container import (
     NATIVE,
@@ -167,7 +167,7 @@ def test_a_failed_exec_reports_its_errno(
     with Container(bundle) as container:
         container.go()
         assert container.expect(Failed) == Failed(Stage.EXEC, reason)
-        protocol.send_end(container.sock)
+        wire.send_end(container.sock)
         assert container.wait() == exit_code
 
 
@@ -284,7 +284,7 @@ def test_the_driver_signals_inside(
         container.go(stdout=pipe[1])
         container.expect(Started)
         assert os.read(pipe[0], 100) == b"up\n"
-        protocol.send_signal(container.sock, signal.SIGUSR1, target)
+        wire.send_signal(container.sock, signal.SIGUSR1, target)
         report, _ = container.finish()
         assert (report.kind, report.status) == (Kind.EXITED, 0)
     assert os.read(pipe[0], 100) == b"10\n"
@@ -344,7 +344,7 @@ def test_without_the_go_ahead_the_init_waits_two_seconds(runtime: Runtime, tmp_p
         container.expect(Started)
         container.expect(protocol.Exited)
         start = time.monotonic()
-        protocol.send_signal(container.sock, signal.SIGTERM)  # too late, and harmless
+        wire.send_signal(container.sock, signal.SIGTERM)  # too late, and harmless
         assert container.wait() == 9
         assert 1.8 < time.monotonic() - start < 4
 
@@ -381,5 +381,5 @@ def test_the_output_ends_with_the_payload_not_with_the_init(
         assert ready
         assert os.read(read, 100) == b"x\n"
         assert os.read(read, 100) == b""  # before END: the init holds no copy
-        protocol.send_end(container.sock)
+        wire.send_end(container.sock)
         assert container.wait() == 0

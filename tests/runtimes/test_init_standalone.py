@@ -111,3 +111,14 @@ def _read_until(fd: int, *marks: bytes) -> bytes:
         else:
             return seen
     return seen
+
+
+@every_native
+def test_without_a_driver_a_command_is_needed(runtime: Runtime, tmp_path: Path) -> None:
+    err = tmp_path / "err"
+    with err.open("wb") as target:
+        fds = (target.fileno(),) * 3
+        bundle = Bundle(tmp_path / "bundle", runtime, [])
+        with Container(bundle, driven=False, stdio=fds) as container:
+            assert container.wait() == 125
+    assert err.read_text() == "ocisbx-init: a command or a driver is needed\n"

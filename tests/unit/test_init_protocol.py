@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocisbx.init import protocol
+from ocisbx.init import protocol, wire
 from ocisbx.init.protocol import (
     End,
     Exited,
@@ -24,6 +24,7 @@ from ocisbx.init.protocol import (
     Kind,
     ProtocolError,
     Ready,
+    Run,
     Signal,
     Stage,
     Started,
@@ -34,16 +35,33 @@ from ocisbx.init.protocol import (
 
 HEADER = Path(protocol.__file__).with_name("protocol.h").read_text()
 DEFINES = {
-    name: int(value, 0)
+    name: int(value.rstrip("u"), 0)
     for name, value in re.findall(r"^#define OSBX_(\w+) (\w+)$", HEADER, re.MULTILINE)
 }
 ENUMS = {"TYPE": Type, "GO": GoFlag, "TARGET": Target, "STAGE": Stage, "KIND": Kind}
-SINGLES = ("MAGIC", "VERSION", "REPORT_FD", "COMMAND_CONTAINER", "COMMAND_PAYLOAD", "FEATURES")
+SINGLES = (
+    *("MAGIC", "VERSION", "REPORT_FD", "COMMAND_CONTAINER", "COMMAND_PAYLOAD", "FEATURES"),
+    *("RUN_ROOM", "OWN_ID"),
+)
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
 USAGES = st.builds(Usage, *[U64] * 9)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """A RUN whose size fits its strings, here or in a file."""
+    strings = draw(st.binary(max_size=60))
+    flags = GoFlag(draw(st.integers(0, 63)))
+    argc, envc, size, uid, gid = (draw(U32) for _ in range(5))
+    if flags & GoFlag.STORED:
+        return Run(flags, argc, envc, size, uid, gid)
+    return Run(flags, argc, envc, len(strings), uid, gid, strings)
+
+
 PACKETS: st.SearchStrategy[protocol.Packet] = st.one_of(
+    runs(),
     st.builds(Go, st.integers(0, 15).map(GoFlag)),
     st.builds(Signal, st.integers(1, 64), st.sampled_from(Target)),
     st.just(End()),
@@ -78,6 +96,7 @@ def test_the_constants_are_those_of_the_header_and_none_is_missing() -> None:
         name: getattr(protocol, name) for name in SINGLES
     }
     assert DEFINES["PATIENCE_MS"] == protocol.PATIENCE_MS
+
     known = (*SINGLES, "PATIENCE_MS", *(f"{prefix}_" for prefix in ENUMS))
     assert [name for name in DEFINES if not name.startswith(known)] == []
 
@@ -103,6 +122,9 @@ def test_the_bytes_of_each_packet_are_as_the_manual_says() -> None:
     assert protocol.encode(Ready(0)) == header(16, 0, 8) + pair.pack(0, 0)
     assert protocol.encode(Started(2)) == header(17, 1, 8) + pair.pack(2, 0)
     assert protocol.encode(Failed(Stage.EXEC, 13)) == header(18, 1, 8) + pair.pack(4, 13)
+    run = struct.pack("<6I", 36, 1, 0, 5, 7, protocol.OWN_ID) + b"/\0ls\0"
+    flags = GoFlag.CHANNEL | GoFlag.STDERR
+    assert protocol.encode(Run(flags, 1, 0, 5, 7, strings=b"/\0ls\0")) == header(4, 1, 29) + run
     usage = Usage(*range(9))
     body = struct.pack("<IIQII9Q9Q", 2, 9, 77, 3, 0, *range(9), *range(9))
     assert (
@@ -149,22 +171,22 @@ def test_another_version_is_named_in_the_error() -> None:
 
 
 def test_receive_names_the_sender() -> None:
-    ours, theirs = protocol.report_socketpair()
+    ours, theirs = wire.report_socketpair()
     with ours, theirs:
         theirs.send(protocol.encode(Started(2)))
-        assert protocol.receive(ours) == (Started(2), protocol.COMMAND_PAYLOAD, os.getpid())
+        assert wire.receive(ours) == (Started(2), protocol.COMMAND_PAYLOAD, os.getpid())
 
 
 def test_receive_returns_none_at_the_hang_up_but_not_before_the_report() -> None:
-    ours, theirs = protocol.report_socketpair()
+    ours, theirs = wire.report_socketpair()
     with ours:
         with theirs:
             theirs.send(protocol.encode(Started(2)))
-            protocol.send_signal(ours, signal.SIGTERM)  # left unread: a reset, not a plain end
-        received = protocol.receive(ours)
+            wire.send_signal(ours, signal.SIGTERM)  # left unread: a reset, not a plain end
+        received = wire.receive(ours)
         assert received is not None
         assert received.packet == Started(2)
-        assert protocol.receive(ours) is None
+        assert wire.receive(ours) is None
 
 
 def test_receive_keeps_no_descriptor_that_came_along() -> None:
@@ -173,7 +195,7 @@ def test_receive_keeps_no_descriptor_that_came_along() -> None:
         before = len(list(Path("/proc/self/fd").iterdir()))
         for count in (1, 4, 40):
             socket.send_fds(theirs, [protocol.encode(Ready(0))], [ours.fileno()] * count)
-            received = protocol.receive(ours)
+            received = wire.receive(ours)
             assert received is not None
             assert received.packet == Ready(0)
             assert received.pid == 0
@@ -182,20 +204,20 @@ def test_receive_keeps_no_descriptor_that_came_along() -> None:
 
 @pytest.mark.parametrize("data", [b"x" * 5000, b"x", protocol.encode(End())])
 def test_receive_refuses_what_is_no_report(data: bytes) -> None:
-    ours, theirs = protocol.report_socketpair()
+    ours, theirs = wire.report_socketpair()
     with ours, theirs:
         theirs.send(data)
         with pytest.raises(ProtocolError, match=r"^report socket: "):
-            protocol.receive(ours)
+            wire.receive(ours)
 
 
 @pytest.mark.parametrize("given_names", [(), ("stdin",), ("stdout", "stderr"), ("stdin", "stderr")])
 def test_go_carries_the_descriptors_in_the_order_of_the_flags(given_names: tuple[str, ...]) -> None:
-    ours, theirs = protocol.report_socketpair()
+    ours, theirs = wire.report_socketpair()
     read, write = os.pipe()
     by_name: dict[str, Any] = {"stdin": read, "stdout": write, "stderr": write}
     with ours, theirs, os.fdopen(read), os.fdopen(write):
-        protocol.send_go(ours, **{name: by_name[name] for name in given_names})
+        wire.send_go(ours, **{name: by_name[name] for name in given_names})
         data, fds, _, _ = socket.recv_fds(theirs, 100, 4)
         received = [os.fstat(fd).st_ino for fd in fds]
         for fd in fds:
@@ -208,9 +230,9 @@ def test_go_carries_the_descriptors_in_the_order_of_the_flags(given_names: tuple
 
 
 def test_an_order_to_an_init_that_is_gone_is_an_oserror_not_a_signal() -> None:
-    ours, theirs = protocol.report_socketpair()
+    ours, theirs = wire.report_socketpair()
     theirs.close()
     with ours:
-        for send in (protocol.send_go, protocol.send_end):
+        for send in (wire.send_go, wire.send_end):
             with pytest.raises(BrokenPipeError):
                 send(ours)

@@ -1,0 +1,49 @@
+/* A further command in a container: a process between process 1 and the command, which all that
+ * the command starts comes back to, and which reports over a channel of the command's own.
+ *
+ * It stays when process 1 would end everything: what a command leaves running goes to process 1.
+ */
+#include "init.h"
+
+_Noreturn static void lead(struct init *init, struct packet *packet, const struct run_fds *fds)
+{
+	int failed;
+
+	/* From here on process 1's socket is out of reach. */
+	if (SYS3(dup3, fds->channel, OSBX_REPORT_FD, O_CLOEXEC) < 0)
+		sys_exit(EXIT_FAILED);
+	SYS1(close, init->signals);
+	SYS1(close, init->events);
+	init->leads = 1;
+	SYS5(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	if (!report_socket_given())
+		sys_exit(EXIT_FAILED);
+	init->driven = 1;
+	init->reaper = (struct reaper){ .payload = 0 };
+	take_signals(init);
+	watch(init);
+	if (!run_prepare(&init->launch, packet, fds->store))
+		abandon(init, RECEIVED_MALFORMED);
+	failed = start_command(init, packet);
+	if (failed)
+		sys_exit(failed);
+	watch_payload(init);
+	reap(&init->reaper);
+	report_exited(&init->reaper);
+	wait_for_end(init);
+	sys_exit(exit_code_of(init->reaper.payload_status));
+}
+
+void start_leader(const struct init *init, struct packet *packet)
+{
+	struct init leader = *init;
+	struct run_fds fds;
+
+	if (!(packet->run.flags & OSBX_GO_CHANNEL) ||
+	    !assign_descriptors(&leader.launch, packet, packet->run.flags, &fds))
+		abandon(init, RECEIVED_MALFORMED);
+	/* Where no process can be made the channel closes without a report. */
+	if (SYS5(clone, SIGCHLD, 0, 0, 0, 0) == 0)
+		lead(&leader, packet, &fds);
+	packet_close_fds(packet);
+}

@@ -1,0 +1,192 @@
+"""Packets of the init's report protocol over a socket, with the descriptors that go along.
+
+Imported on the hot path.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ocisbx.init.protocol import (
+    OWN_ID,
+    RUN_ROOM,
+    End,
+    Go,
+    GoFlag,
+    Order,
+    ProtocolError,
+    Report,
+    Run,
+    Signal,
+    Target,
+    decode,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_CREDENTIALS: Final = struct.Struct("3i")
+_INT: Final = struct.Struct("i")
+# Room for one packet and for the kernel's credentials; more than any packet of version 1.
+_PACKET_ROOM: Final = 4096
+_CONTROL_ROOM: Final = socket.CMSG_SPACE(_CREDENTIALS.size)
+
+
+class Received(NamedTuple):
+    """One packet of the init. `pid` is the sender's in the driver's pid namespace, 0 if unknown."""
+
+    packet: Report
+    command: int
+    pid: int
+
+
+def report_socketpair() -> tuple[socket.socket, socket.socket]:
+    """The driver's end and the init's; the init's becomes descriptor 3 of the runtime.
+
+    SO_PASSCRED is set before the init can send: the kernel then names the sender of each packet,
+    as a pid of the driver's own pid namespace (unix(7)).
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    return ours, theirs
+
+
+def send_go(
+    sock: socket.socket,
+    *,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+    combine: bool = False,
+) -> None:
+    """Starts the payload with these descriptors; the caller keeps, and closes, its own copies.
+
+    Without stdin the payload reads /dev/null; without stdout or stderr it has the init's own.
+    Raises OSError when the init is gone.
+    """
+    given = {GoFlag.STDIN: stdin, GoFlag.STDOUT: stdout, GoFlag.STDERR: stderr}
+    flags, fds = _flagged(given, combine=combine)
+    _send(sock, Go(flags), fds)
+
+
+def _flagged(given: Mapping[GoFlag, int | None], *, combine: bool) -> tuple[GoFlag, list[int]]:
+    """The flags that say which descriptors come along, and these."""
+    flags = GoFlag.COMBINE if combine else GoFlag(0)
+    fds = []
+    for flag, fd in given.items():
+        if fd is not None:
+            flags |= flag
+            fds.append(fd)
+    return flags, fds
+
+
+class Command(NamedTuple):
+    """What RUN starts. `environment`: NAME=value. `directory`: empty, the container's own."""
+
+    argv: Sequence[str]
+    environment: Sequence[str]
+    directory: str = ""
+    uid: int = OWN_ID
+    gid: int = OWN_ID
+
+
+def send_run(
+    sock: socket.socket,
+    command: Command,
+    *,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+    combine: bool = False,
+    channel: int | None = None,
+) -> None:
+    """Starts a command with these descriptors, as `send_go`; with `channel`, the init's end of a
+    `report_socketpair`, one beside the container's own.
+
+    Raises:
+        OSError: the init is gone; no memory for a long command.
+    """
+    words = (command.directory, *command.argv, *command.environment)
+    strings = b"".join(os.fsencode(word) + b"\0" for word in words)
+    given = {GoFlag.STDIN: stdin, GoFlag.STDOUT: stdout, GoFlag.STDERR: stderr}
+    stored = None
+    if len(strings) > RUN_ROOM:
+        stored = _store(strings)
+    given |= {GoFlag.STORED: stored, GoFlag.CHANNEL: channel}
+    flags, fds = _flagged(given, combine=combine)
+    counts = len(command.argv), len(command.environment), len(strings)
+    run = Run(flags, *counts, command.uid, command.gid, b"" if stored is not None else strings)
+    try:
+        _send(sock, run, fds)
+    finally:
+        if stored is not None:
+            os.close(stored)
+
+
+def _send(sock: socket.socket, packet: Order, fds: Sequence[int]) -> None:
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))
+    sock.sendmsg([encode(packet)], [rights] if fds else [], socket.MSG_NOSIGNAL)
+
+
+def _store(strings: bytes) -> int:
+    """A file in memory that holds them, to be read from its start."""
+    descriptor = os.memfd_create("command", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(strings)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def send_signal(sock: socket.socket, signo: int, target: Target = Target.PAYLOAD) -> None:
+    """Sends a signal inside the container. Raises OSError when the init is gone."""
+    sock.send(encode(Signal(signo, target)), socket.MSG_NOSIGNAL)
+
+
+def send_end(sock: socket.socket) -> None:
+    """Lets the init exit, and with it the container. Raises OSError when it is gone already."""
+    sock.send(encode(End()), socket.MSG_NOSIGNAL)
+
+
+def receive(sock: socket.socket, flags: int = 0) -> Received | None:
+    """The init's next packet, or None when its end is closed; blocks as the socket does.
+
+    Raises ProtocolError for anything but a report, OSError (BlockingIOError, TimeoutError) as
+    recvmsg(2) does. Descriptors that came along are closed.
+    """
+    flags |= socket.MSG_CMSG_CLOEXEC
+    try:
+        data, control, got, _ = sock.recvmsg(_PACKET_ROOM, _CONTROL_ROOM, flags)
+    except ConnectionResetError:
+        # The init's end was closed with an order of ours unread in it. The kernel says so once,
+        # before it hands out what the init had sent.
+        data, control, got, _ = sock.recvmsg(_PACKET_ROOM, _CONTROL_ROOM, flags)
+    pid = _take_control(control)
+    if not data:
+        return None
+    if got & socket.MSG_TRUNC:
+        raise ProtocolError(f"report socket: packet longer than {_PACKET_ROOM} bytes")
+    packet, command = decode(data)
+    if isinstance(packet, Go | Run | Signal | End):
+        raise ProtocolError(f"report socket: the init sent {type(packet).__name__}")
+    return Received(packet, command, pid)
+
+
+def _take_control(control: list[tuple[int, int, bytes]]) -> int:
+    pid = 0
+    for level, kind, data in control:
+        if level != socket.SOL_SOCKET:
+            continue
+        if kind == socket.SCM_CREDENTIALS and len(data) >= _CREDENTIALS.size:
+            pid = _CREDENTIALS.unpack_from(data)[0]
+        elif kind == socket.SCM_RIGHTS:
+            for (fd,) in _INT.iter_unpack(data[: len(data) // _INT.size * _INT.size]):
+                os.close(fd)
+    return pid
