@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TerminalError,
         Unsupported,
     )
+    from ocisbx.pool.pool import Pool
     from ocisbx.result import RunResult, Termination
     from ocisbx.sandbox import AsyncSandbox, Sandbox, arun, run
 
@@ -46,6 +47,7 @@ __all__ = [
     "InvalidState",
     "OcisbxError",
     "PolicyDenied",
+    "Pool",
     "RunResult",
     "RuntimeFailed",
     "RuntimeMissing",
@@ -63,6 +65,7 @@ _HOMES = {
     "AsyncSandbox": "sandbox",
     "RunResult": "result",
     "Sandbox": "sandbox",
+    "Pool": "pool.pool",
     "SandboxConfig": "config",
     "Termination": "result",
     "arun": "sandbox",

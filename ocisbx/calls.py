@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ocisbx.backends.base import Call
+    from ocisbx.backends.beside import SideExecution
     from ocisbx.backends.execution import OciExecution
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
@@ -69,11 +70,11 @@ def run_plan(
         OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
     """
     plan.commands.check(call.argv)
-    with _turn(plan, waiting or Waiting()) as slot:
+    with turn(plan, waiting or Waiting()) as slot:
         if slot is not None and slot.waited:
             plan = _still_true(plan, renewal)
         sweep()
-        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        started_at = now_utc()
         try:
             execution, verdict, captured = _launch(plan, call, hold, slot)
         except CgroupError as error:
@@ -86,19 +87,44 @@ def run_plan(
         if failed and (second := _choose_again(plan, renewal)) is not None:
             plan = second
             execution, verdict, captured = _launch(plan, call, hold, slot)
-    if isinstance(verdict, Failure):
+    told = Told(plan, call, execution, verdict, captured)
+    return conclude(told, started_at, resolve_s=resolve_s, audit=audit)
+
+
+class Told(NamedTuple):
+    """All that there is to tell of a call that has ended."""
+
+    plan: Plan
+    call: Call
+    execution: OciExecution | SideExecution
+    verdict: Verdict | Failure
+    captured: tuple[Captured, Captured]
+
+
+def conclude(told: Told, started_at: str, *, resolve_s: float, audit: bool) -> RunResult:
+    """The result of a call that has ended, with its line in the audit log.
+
+    Raises:
+        RuntimeFailed: it was not the payload that ended.
+    """
+    if isinstance(told.verdict, Failure):
         raise RuntimeFailed(
-            verdict.what,
-            why=verdict.why,
-            remedy=f"`ocisbx doctor` checks this host; the runtime was {plan.runtime.path}",
+            told.verdict.what,
+            why=told.verdict.why,
+            remedy=f"`ocisbx doctor` checks this host; the runtime was {told.plan.runtime.path}",
         )
-    result = _result(plan, call, execution, verdict, captured, started_at, resolve_s)
+    result = _result(told, told.verdict, started_at, resolve_s)
     if audit:
-        write_audit(result, plan.workdir)
+        write_audit(result, told.plan.workdir)
     return result
 
 
-def _turn(plan: Plan, waiting: Waiting) -> AbstractContextManager[Slot | None]:
+def now_utc() -> str:
+    """For `started_at`."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def turn(plan: Plan, waiting: Waiting) -> AbstractContextManager[Slot | None]:
     """A slot, where a cap says that one is needed."""
     if plan.max_sandboxes is None and not os.environ.get("OCISBX_MAX_SANDBOXES"):
         return contextlib.nullcontext()
@@ -180,15 +206,8 @@ def _holds_less(one: Mapping[str, Enforced], other: Mapping[str, Enforced]) -> b
     )
 
 
-def _result(
-    plan: Plan,
-    call: Call,
-    execution: OciExecution,
-    verdict: Verdict,
-    captured: tuple[Captured, Captured],
-    started_at: str,
-    resolve_s: float,
-) -> RunResult:
+def _result(told: Told, verdict: Verdict, started_at: str, resolve_s: float) -> RunResult:
+    plan, call, execution, _, captured = told
     clock = execution.clock
     never_ran = verdict.termination in (Termination.NOT_FOUND, Termination.NOT_EXECUTABLE)
     return RunResult(
@@ -214,7 +233,7 @@ def _result(
     )
 
 
-def _enforcement(plan: Plan, execution: OciExecution) -> dict[str, Enforced]:
+def _enforcement(plan: Plan, execution: OciExecution | SideExecution) -> dict[str, Enforced]:
     """What held, to the end."""
     entries = dict(plan.enforcement)
     for name in {limit_name(file) for file in execution.lost_limits} & entries.keys():

@@ -53,6 +53,7 @@ STAGES: dict[int, str] = {
     3: "the working directory cannot be entered",
     4: "the command cannot be executed",
     5: "Landlock cannot be set up",
+    6: "the command cannot become that user: the container has not the right to change ids",
 }
 
 

@@ -102,8 +102,8 @@ class Template(NamedTuple):
     def fill(
         self, *, root: str, argv: Sequence[str], environment: list[str], cgroup: str = ""
     ) -> str:
-        """The finished text. `argv` and `environment` must not be empty; `root` is root.path,
-        `cgroup` linux.cgroupsPath, where the plan has one."""
+        """The finished text. `environment` must not be empty; without `argv` the init waits for a
+        command. `root` is root.path, `cgroup` linux.cgroupsPath, where the plan has one."""
         values = {
             "root": json.dumps(root, ensure_ascii=False),
             "args": json.dumps(list(argv), ensure_ascii=False)[1:-1],
@@ -112,6 +112,9 @@ class Template(NamedTuple):
         }
         pieces = [self.parts[0]]
         for slot, part in zip(self.slots, self.parts[1:], strict=True):
+            if not values[slot]:
+                # Of process.args the init's own remain.
+                pieces[-1] = pieces[-1].rstrip().removesuffix(",")
             pieces += [values[slot], part]
         return "".join(pieces)
 

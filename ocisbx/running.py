@@ -142,8 +142,8 @@ class Running:
         try:
             return read_at(path, offset, os.stat(path).st_size)
         except FileNotFoundError:
-            # It ended between the two looks; where it failed, its captures are gone with it.
-            ended = self.at_end.reached(5.0) and self._result is not None
+            # Nothing has come yet, or it ended between the two looks.
+            ended = self.at_end.reached() and self._result is not None
             return self.logs(stream, offset) if ended else b""
 
     def usage(self) -> ResourceUsage:

@@ -1,8 +1,13 @@
 """What all parts of the tests share: how they are spread over the workers of pytest-xdist."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+# How long an example takes says how busy the machine is, not whether it holds.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 # Parts that share nothing with a neighbour and measure no time. All tests of the other parts run on
 # one worker, one after the other.

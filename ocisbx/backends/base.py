@@ -46,7 +46,8 @@ class Call(NamedTuple):
     `stdin`: bytes, a descriptor to relay, or nothing (/dev/null). `stdout`, `stderr`: a descriptor
     to forward to; None captures. Callbacks get the bytes within the cap, as they come.
     `environment` is the caller's, of which the plan takes what it names; `extra_environment` is for
-    this payload alone, and wins.
+    this payload alone, and wins. Without `argv` the container waits for a command, or for many.
+    Only a command that comes so may have a `workdir` of its own, and a `user` (uid, gid).
     """
 
     argv: tuple[str, ...]
@@ -61,6 +62,8 @@ class Call(NamedTuple):
     on_step: Callable[[Step], None] | None = None
     # None: START_TIMEOUT_S, by the machine's speed.
     start_timeout_s: float | None = None
+    workdir: str | None = None
+    user: tuple[int, int] | None = None
 
 
 class Clock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ocisbx.init import protocol, wire
 
@@ -61,17 +61,30 @@ class InitChannel:
             with contextlib.suppress(ProcessLookupError):
                 self._pidfd = os.pidfd_open(pid)
 
-    def go(self, stdio: PayloadStdio, *, combine: bool) -> None:
-        """Let it start the payload with these descriptors."""
+    def go(
+        self, stdio: PayloadStdio, *, combine: bool, command: wire.Command | None = None
+    ) -> bool:
+        """Let it start its payload, or this command, with these descriptors; False: it is not
+        there any more."""
         assert self._socket is not None
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            wire.send_go(
-                self._socket,
-                stdin=stdio.stdin,
-                stdout=stdio.stdout,
-                stderr=stdio.stderr,
-                combine=combine,
-            )
+        given: Any = {
+            "stdin": stdio.stdin,
+            "stdout": stdio.stdout,
+            "stderr": stdio.stderr,
+            "combine": combine,
+        }
+        try:
+            if command is None:
+                wire.send_go(self._socket, **given)
+            else:
+                wire.send_run(self._socket, command, **given)
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        self.started()
+        return True
+
+    def started(self) -> None:
+        """It has been told: signals that came before are sent now."""
         self._going = True
         held, self._held = self._held, []
         for number, target in held:

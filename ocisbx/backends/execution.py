@@ -1,25 +1,17 @@
-"""OciExecution: one container from its bundle to its end, driven by one poll loop.
-
-The loop watches the init's socket, the runtime's end, the payload's streams and the caller's
-wishes, in one thread and without a thread of its own: `wait()` is the loop. Who wants to do
-something else meanwhile runs it in a thread.
-"""
+"""OciExecution: one container from its bundle to its end."""
 
 from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 from typing import TYPE_CHECKING
 
-from ocisbx.backends.base import Clock, Step
-from ocisbx.backends.channel import InitChannel
-from ocisbx.backends.endings import SETTLE_S, Escalation, Patience, Ways, measured
-from ocisbx.backends.wishes import Wishes
+from ocisbx.backends.base import Step
+from ocisbx.backends.driven import CLEANUP_S, Driven, Watched
+from ocisbx.backends.endings import SETTLE_S, Patience, measured
 from ocisbx.cgroup.box import INNER
-from ocisbx.init import protocol
-from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
+from ocisbx.outcome import End, Evidence, Failure, Reason
 from ocisbx.runtime.log import error_words
 
 if TYPE_CHECKING:
@@ -30,16 +22,18 @@ if TYPE_CHECKING:
     from ocisbx.bundle.directory import BundleDirectory
     from ocisbx.cgroup.box import Box
     from ocisbx.command import Child
+    from ocisbx.outcome import StartFailure
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
     from ocisbx.runtime.client import RuntimeClient
 
-# From the init's report to the runtime's own end (deleting its state): bounded, then by force.
-CLEANUP_S = 10.0
 
+class OciExecution(Driven):
+    """Implements `backends.base.Execution` for a runc-shaped runtime.
 
-class OciExecution:
-    """Implements `backends.base.Execution` for a runc-shaped runtime."""
+    With a call that names no command the container is started and waits (`wait_ready`), until it
+    is given one (`give`), or for ever: a session.
+    """
 
     def __init__(
         self,
@@ -55,37 +49,19 @@ class OciExecution:
     ) -> None:
         """`box`: the container's cgroup, where it has one. `checks`: each says what is wrong with
         the container of this init, before the payload runs; empty: nothing."""
-        self.id = container_id
+        super().__init__(container_id, plan, call, stdio)
         self.box = box
-        self._checks = checks
-        self.clock = Clock(started=time.monotonic())
         self.bundle_path = bundle.path
-        self.stdio = stdio
-        self._plan = plan
-        self._call = call
+        self._checks = checks
         self._bundle = bundle
         self._client = client
-        self._ending = Escalation(
-            Ways(self._terminate, self._kill_inside, self._kill_all, self._give_up)
-        )
         # What the runtime prints: in memory, since it is nearly always nothing.
         self._printed = os.memfd_create("runtime", os.MFD_CLOEXEC)
-        self._wishes = Wishes()
-        self._init = InitChannel()
         self._child: Child | None = None
-        self._ready = False
-        self._started = False
-        self._report: End | StartFailure | None = None
-        self._exited: protocol.Exited | None = None
         self._patience = Patience(call.start_timeout_s)
-        self._timeout_at: float | None = None
-        self._cleanup_at: float | None = None
-        # Why it was given up before the payload ran.
-        self._given_up = ""
-        # Files of the cgroup whose limits did not hold to the end, and why.
-        self.lost_limits: tuple[str, ...] = ()
-        self.loss = ""
-        self.verdict: Verdict | Failure | None = None
+        # It has no command of its own (yet).
+        self._waits = not call.argv
+        self._is_there = False
 
     def start(self) -> None:
         """Start the runtime; what it prints goes to the bundle, never into the payload's streams.
@@ -109,22 +85,41 @@ class OciExecution:
         self._timeout_at = time.monotonic() + self._patience.limit_s
         self._tell(Step.RUNTIME_STARTED)
 
-    def wait(self, timeout_s: float | None = None) -> Verdict | Failure | None:
-        """Drive it to its end; None when `timeout_s` passed first."""
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        while self.verdict is None:
-            if until is not None and time.monotonic() >= until:
-                return None
-            self._turn(until)
+    def wait_ready(self) -> Failure | None:
+        """Drive it until it waits for a command; what failed, where it never will."""
+        while self.verdict is None and not self._is_there:
+            self._turn(None)
+        assert self.verdict is None or isinstance(self.verdict, Failure)
         return self.verdict
 
-    def kill(self, number: int) -> None:
-        """Signal the payload's process; from any thread."""
-        self._wishes.add(lambda: self._send(number, protocol.Target.PAYLOAD))
+    def give(self, plan: Plan, call: Call, stdio: PayloadStdio) -> bool:
+        """Let the waiting container run this, and end with it; False: it is not there any more,
+        and has run nothing. `wait` then returns with the report: the runtime's own end, which
+        takes longer, is `close`'s."""
+        self._plan, self._call, self.stdio = plan, call, stdio
+        self._go()
+        return self._ready
 
-    def cancel(self) -> None:
-        """End it: SIGTERM, the grace, SIGKILL; asked again, SIGKILL. From any thread."""
-        self._wishes.add(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s))
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it could be given a command: nothing has ended, and nothing was heard."""
+        assert self._child is not None
+        if not self._waits or self.verdict is not None or not self._init.is_open:
+            return False
+        poller = select.poll()
+        poller.register(self._init.fileno(), select.POLLIN)
+        poller.register(self._child.pidfd, select.POLLIN)
+        return not poller.poll(0)
+
+    @property
+    def init_socket(self) -> int:
+        """Where a container takes orders."""
+        return self._init.fileno()
+
+    @property
+    def runtime_pid(self) -> int:
+        assert self._child is not None
+        return self._child.pid
 
     @property
     def init_pid(self) -> int:
@@ -136,22 +131,6 @@ class OciExecution:
         """The cgroup that the runtime itself is started in."""
         enters = self.box is not None and self._client.quirks.enters_cgroup
         return f"{self.box.path}/{INNER}" if self.box is not None and enters else None
-
-    @property
-    def payload_ran(self) -> bool:
-        """Whether the init was given the payload: then it must not be run a second time."""
-        return self._ready
-
-    @property
-    def _grace_s(self) -> float:
-        # Before the payload runs there is nobody to be graceful to.
-        return self._plan.grace_s if self._ready else 0.0
-
-    def end_now(self, reason: Reason) -> None:
-        """SIGKILL inside, at once; for the loop's own thread."""
-        # Of two streams beyond their limits the second is no reason to hurry.
-        if self._ending.reason is not reason:
-            self._ending.begin(reason, time.monotonic(), 0.0)
 
     def capture_path(self, stream: str) -> str:
         """Where this stream's capture lies while the payload runs."""
@@ -165,15 +144,24 @@ class OciExecution:
         inside = self._entered is not None
         return measured(self._exited, runtime, used, self.clock.payload_s(), runtime_inside=inside)
 
+    def let_go(self) -> None:
+        """Let a container that waits end, without waiting for that."""
+        if not self._ready:
+            self._hang_up()
+
     def close(self) -> None:
         """End what still runs, take the container away, free every descriptor; idempotent."""
         if self.verdict is None:
             # Callbacks and sinks of the caller's have no say any more.
             self.stdio.close()
-        if self.verdict is None and self._child is not None:
-            self._ending.begin(Reason.CANCEL, time.monotonic(), 0.0)
-            self.wait()
-        self._hang_up()
+            if self._waits:
+                # Where nothing runs a hang-up is enough.
+                self.let_go()
+            if self._child is not None:
+                self._ending.begin(Reason.CANCEL, time.monotonic(), 0.0)
+                self.wait()
+        super()._let_go()
+        self._see_off()
         self.stdio.close()
         if self._child is not None:
             self._child.close()
@@ -183,59 +171,43 @@ class OciExecution:
             os.close(self._printed)
             self._printed = -1
 
-    # ------------------------------------------------------------------------------- the loop
-    def _turn(self, until: float | None) -> None:
-        """Wait for one event and deal with everything that is there."""
-        assert self._child is not None
-        wishes = self._wishes.descriptor
-        watched: dict[int, Callable[[], object]] = {wishes: self._wishes.take}
-        poller = select.poll()
-        poller.register(wishes, select.POLLIN)
-        if self._init.is_open:
-            watched[self._init.fileno()] = self._take_packet
-            poller.register(self._init, select.POLLIN)
-        if self._child.status is None:
-            watched[self._child.pidfd] = self._child.poll
+    def _see_off(self) -> None:
+        """Wait for the end of a runtime whose payload was reported before: bounded, then by
+        force."""
+        if self._child is None or self._child.status is not None:
+            return
+        for patience_s in (CLEANUP_S, SETTLE_S):
+            poller = select.poll()
             poller.register(self._child.pidfd, select.POLLIN)
-        # What was read of the caller's input before the payload is there would be lost to a second
-        # attempt on another runtime.
-        feeder = self.stdio.feeder if self._ready else None
-        for pump in (feeder, *self.stdio.streams):
-            wanted = None if pump is None else pump.watch()
-            if pump is not None and wanted is not None:
-                watched[wanted[0]] = pump.pump
-                poller.register(*wanted)
-        for descriptor, _ in poller.poll(self._patience_ms(until)):
-            watched[descriptor]()
-        self._advance(time.monotonic())
+            if poller.poll(patience_s * 1000):
+                self._child.poll()
+                return
+            self._give_up()
 
-    def _patience_ms(self, until: float | None) -> float | None:
-        times = [moment for moment in (until, *self._moments()) if moment is not None]
-        return max(0.0, min(times) - time.monotonic()) * 1000 if times else None
-
-    def _moments(self) -> list[float | None]:
-        """When something falls due."""
-        return [self._timeout_at, self._cleanup_at, self._ending.next_at]
+    # ------------------------------------------------------------------------------- the loop
+    def _watched(self) -> list[Watched]:
+        assert self._child is not None
+        found = super()._watched()
+        if self._child.status is None:
+            found.append(Watched(self._child.pidfd, select.POLLIN, self._child.poll))
+        return found
 
     def _advance(self, now: float) -> None:
-        """Let time pass, and see whether all is over."""
         assert self._child is not None
-        if self._timeout_at is not None and now >= self._timeout_at:
-            self._timeout_at = None
-            self._on_timeout(now)
-        self._ending.advance(now)
         if self._child.status is not None and not self._ready:
             # What a dead runtime left half made holds the socket, and will never be ready.
             self._cleanup_at = self._cleanup_at or now + SETTLE_S
-        if self._cleanup_at is not None and now >= self._cleanup_at:
-            self._cleanup_at = None
-            self._give_up()
-        if self._child.status is not None and not self._init.is_open:
-            self._conclude()
+        super()._advance(now)
+
+    def _is_over(self) -> bool:
+        assert self._child is not None
+        if self._waits and self._report is not None:
+            return True
+        return self._child.status is not None and not self._init.is_open
 
     def _on_timeout(self, now: float) -> None:
         if self._ready:
-            self._ending.begin(Reason.TIMEOUT, now, self._plan.grace_s)
+            super()._on_timeout(now)
             return
         if (more_s := self._patience.renew()) > 0:
             self._timeout_at = now + more_s
@@ -244,52 +216,28 @@ class OciExecution:
         self._give_up()
 
     # ------------------------------------------------------------------------------- the init
-    def _take_packet(self) -> None:
-        try:
-            received = self._init.receive()
-        except BlockingIOError:
-            return
-        if received is None:
-            self._hang_up()
-            return
-        packet = received.packet
-        if isinstance(packet, protocol.Ready):
-            self._on_ready(received.pid)
-        elif isinstance(packet, protocol.Started):
-            self._started = True
-            self._tell(Step.RUNNING)
-        elif isinstance(packet, protocol.Failed):
-            self._on_report(StartFailure(packet.stage, packet.errno))
-        else:
-            self._exited = packet
-            own = packet.kind is protocol.Kind.EXITED
-            self._on_report(
-                End(
-                    exit_code=packet.status if own else None,
-                    signal=None if own else packet.status,
-                    signals_delivered=packet.signals,
-                )
-            )
-
     def _on_ready(self, pid: int) -> None:
         self._init.meet(pid)
         if wrong := self._wrong(pid):
             self._given_up = wrong
             self._give_up()
             return
+        self._timeout_at = None
+        self._is_there = True
+        self._tell(Step.CREATED)
+        if not self._waits:
+            self._go()
+
+    def _go(self) -> None:
         if self.box is not None:
             self.box.mark()
-        self._ready = True
-        self.clock.payload_started = time.monotonic()
-        self._tell(Step.CREATED)
+        self._begin()
         if self._ending.reason is not None:
             # Cancelled meanwhile: an init that hears a hang-up ends without a payload.
             self._hang_up()
             return
-        now = time.monotonic()
-        limit_s = self._plan.timeout_s
-        self._timeout_at = None if limit_s is None else now + limit_s
-        self._init.go(self.stdio, combine=self._plan.combine)
+        command = self._command() if self._waits else None
+        self._ready = self._init.go(self.stdio, combine=self._plan.combine, command=command)
         self.stdio.release()
 
     def _wrong(self, pid: int) -> str:
@@ -302,32 +250,23 @@ class OciExecution:
         return self.box.check(self._child.pid if self._client.quirks.enters_cgroup else pid)
 
     def _on_report(self, report: End | StartFailure) -> None:
-        self._report = report
-        self._timeout_at = None
-        self._ending.stop()
-        self._cleanup_at = time.monotonic() + CLEANUP_S
-        self._tell(Step.REPORTED)
         if self.box is not None:
             self.box.note()
-        self._init.end()
-        self._hang_up()
+        if not self._waits:
+            self._cleanup_at = time.monotonic() + CLEANUP_S
+        super()._on_report(report)
+
+    def _let_go(self) -> None:
+        # What waited for its command is let go when the caller has its result.
+        if not self._waits:
+            super()._let_go()
 
     def _hang_up(self) -> None:
-        """Close the socket: an init that still lives takes it as the driver's end, and ends."""
-        if self._init.hang_up():
+        if self._init.hang_up() and not (self._waits and self._report):
             self._cleanup_at = self._cleanup_at or time.monotonic() + CLEANUP_S
         self.stdio.release()
 
     # ------------------------------------------------------------------------------ the ending
-    def _send(self, number: int, target: protocol.Target) -> None:
-        self._init.send(number, target)
-
-    def _terminate(self) -> None:
-        self._send(signal.SIGTERM, protocol.Target.PAYLOAD)
-
-    def _kill_inside(self) -> None:
-        self._send(signal.SIGKILL, protocol.Target.ALL)
-
     def _kill_all(self) -> None:
         """From outside: the whole cgroup, and process 1."""
         if self.box is not None:
@@ -341,57 +280,30 @@ class OciExecution:
         self._hang_up()
         self._child.kill()
 
-    def _conclude(self) -> None:
-        """The runtime has ended and the socket is closed: say what happened.
-
-        Everything inside is dead, so what the pipes hold now is all; only a reader of the
-        caller's that is slow may still have to be fed.
-        """
-        assert self._child is not None
-        self._ending.stop()
-        for stream in self.stdio.streams:
-            if not stream.closed:
-                stream.drain()
-        if self._ending.reason is not Reason.CANCEL and any(
-            watched is not None and watched[1] == select.POLLOUT
-            for watched in (stream.watch() for stream in self.stdio.streams)
-        ):
-            return
-        self.clock.runtime_ended = time.monotonic()
+    def _settle(self) -> None:
         if self.box is not None:
             # Of a payload without a report.
             self.box.note()
             if lost := self.box.lost():
                 self.lost_limits, self.loss = tuple(lost), self.box.loss()
-        self.verdict = classify(self._evidence())
 
     def _evidence(self) -> Evidence:
         assert self._child is not None
         status = self._child.status
-        assert status is not None
-        ended = status.exit_code if status.signal is None else -status.signal
-        words = ""
+        evidence = super()._evidence()
+        if status is not None:
+            ended = status.exit_code if status.signal is None else -status.signal
+            evidence = evidence._replace(runtime_status=ended)
         if not isinstance(self._report, End):
             words = self._given_up or error_words(
                 self._bundle.log,
                 self._printed,
                 cause_first=self._client.quirks.cause_first,
             )
-        evidence = Evidence(
-            ready=self._ready,
-            started=self._started,
-            report=self._report,
-            reason=self._ending.reason,
-            runtime_status=ended,
-            runtime_error=words,
-        )
+            evidence = evidence._replace(runtime_error=words)
         if self.box is None:
             return evidence
         used = self.box.used()
         return evidence._replace(
             oom_killed=used.grown("oom_kills"), pids_limit_hit=used.grown("pids_limit_hits")
         )
-
-    def _tell(self, step: Step) -> None:
-        if self._call.on_step is not None:
-            self._call.on_step(step)

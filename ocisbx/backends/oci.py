@@ -59,46 +59,52 @@ class OciBackend:
             RuntimeMissing: the runtime's binary is gone.
             InvalidState: the name is taken.
         """
-        container_id = new_id()
         with contextlib.ExitStack() as stack:
-            bundle = BundleDirectory(f"{find_places().bundles}/{container_id}")
-            client = client_for(plan, bundle)
-            started = time.monotonic()
-            box = None if plan.cgroup is None else box_for(plan.cgroup, container_id)
-            mode = 0o711 if plan.owner is not None else 0o700
-            owner = owner_record(container_id, plan, call, "" if box is None else box.path)
-            bundle.create(mode, owner)
-            stack.callback(_remove, bundle)
-            if box is not None:
-                stack.callback(_empty, box)
-                box.make(with_inner=client.quirks.enters_cgroup)
-            stack.enter_context(hold(plan.placeholders))
-            # Nowhere, for a runtime that insists on a place.
-            place = f"/{cgroup_name(container_id)}" if box is None else box.inner
-            root = _fill_bundle(bundle, plan, call, client, place)
-            if call.name is not None:
-                claim_name(call.name, container_id)
-                stack.callback(release_name, call.name, container_id)
-            execution: OciExecution
-            stdio = PayloadStdio(plan, call, bundle.path, lambda: execution.end_now(Reason.OUTPUT))
-            execution = execution_type(client)(
-                container_id,
-                plan,
-                call,
-                bundle=bundle,
-                client=client,
-                stdio=stdio,
-                box=box,
-                checks=_checks(plan, client, bundle.path, root),
-            )
-            stack.callback(_delete, client, container_id, call)
-            stack.callback(execution.close)
-            execution.clock.started = started
-            execution.clock.bundle_made = time.monotonic()
-            if call.on_step is not None:
-                call.on_step(Step.BUNDLE_MADE)
-            execution.start()
-            yield execution
+            yield set_up(stack, plan, call)
+
+
+def set_up(stack: contextlib.ExitStack, plan: Plan, call: Call) -> OciExecution:
+    """Start a container whose end, and whatever is left then, is the stack's. Errors as those of
+    `OciBackend.launch`."""
+    container_id = new_id()
+    bundle = BundleDirectory(f"{find_places().bundles}/{container_id}")
+    client = client_for(plan, bundle)
+    started = time.monotonic()
+    box = None if plan.cgroup is None else box_for(plan.cgroup, container_id)
+    mode = 0o711 if plan.owner is not None else 0o700
+    owner = owner_record(container_id, plan, call, "" if box is None else box.path)
+    bundle.create(mode, owner)
+    stack.callback(_remove, bundle)
+    if box is not None:
+        stack.callback(_empty, box)
+        box.make(with_inner=client.quirks.enters_cgroup)
+    stack.enter_context(hold(plan.placeholders))
+    # Nowhere, for a runtime that insists on a place.
+    place = f"/{cgroup_name(container_id)}" if box is None else box.inner
+    root = _fill_bundle(bundle, plan, call, client, place)
+    if call.name is not None:
+        claim_name(call.name, container_id)
+        stack.callback(release_name, call.name, container_id)
+    execution: OciExecution
+    stdio = PayloadStdio(plan, call, bundle.path, lambda: execution.end_now(Reason.OUTPUT))
+    execution = execution_type(client)(
+        container_id,
+        plan,
+        call,
+        bundle=bundle,
+        client=client,
+        stdio=stdio,
+        box=box,
+        checks=_checks(plan, client, bundle.path, root),
+    )
+    stack.callback(_delete, client, container_id, call)
+    stack.callback(execution.close)
+    execution.clock.started = started
+    execution.clock.bundle_made = time.monotonic()
+    if call.on_step is not None:
+        call.on_step(Step.BUNDLE_MADE)
+    execution.start()
+    return execution
 
 
 def _fill_bundle(

@@ -73,16 +73,19 @@ def hold(wanted: Sequence[Placeholder]) -> Iterator[None]:
         for path in (places.cache, pool()):
             ensure(path)
     held: list[tuple[int, int]] = []
+    holder = os.getpid()
     try:
         with locked(registers(), fcntl.LOCK_EX):
             held += (_enter(parent, some) for parent, some in by_parent.items())
         yield
     finally:
-        with locked(registers(), fcntl.LOCK_EX):
-            for directory, register in held:
-                _remove_if_last(directory, register)
-                os.close(directory)
-                os.close(register)
+        # What a fork of the holder has of it is the holder's.
+        if os.getpid() == holder:
+            with locked(registers(), fcntl.LOCK_EX):
+                for directory, register in held:
+                    _remove_if_last(directory, register)
+                    os.close(directory)
+                    os.close(register)
 
 
 def _enter(parent: str, wanted: Sequence[Placeholder]) -> tuple[int, int]:

@@ -20,9 +20,16 @@ class PayloadStdio:
     """Pipes for one payload. `stdin`, `stdout`, `stderr` are its ends until `release()`."""
 
     def __init__(
-        self, plan: Plan, call: Call, directory: str, on_limit: Callable[[], None]
+        self,
+        plan: Plan,
+        call: Call,
+        directory: str,
+        on_limit: Callable[[], None],
+        *,
+        prefix: str = "",
     ) -> None:
-        """Make pipes, sinks and the input; captures lie in `directory`.
+        """Make pipes, sinks and the input; captures lie in `directory`, their names after
+        `prefix`. A call without a command has none of them.
 
         Raises:
             OcisbxError: a capture file cannot be made, a descriptor of the caller's is not open.
@@ -35,13 +42,15 @@ class PayloadStdio:
         self._owner = plan.owner
         self._cap_bytes = plan.max_output_bytes
         self._on_limit = on_limit if plan.on_output_limit == "kill" else None
+        if not call.argv:
+            return
         try:
             self.stdout = self._output(
-                "stdout", self._sink(call.stdout, directory, "stdout"), call.on_stdout
+                "stdout", self._sink(call.stdout, directory, f"{prefix}stdout"), call.on_stdout
             )
             if not plan.combine:
                 self.stderr = self._output(
-                    "stderr", self._sink(call.stderr, directory, "stderr"), call.on_stderr
+                    "stderr", self._sink(call.stderr, directory, f"{prefix}stderr"), call.on_stderr
                 )
             if call.stdin is not None:
                 self.stdin = self._input(call.stdin)

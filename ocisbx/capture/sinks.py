@@ -71,19 +71,23 @@ class NullSink:
 class FileSink:
     """A capture file of our own, mode 0600, which the payload never holds.
 
-    `path` can be read by `ocisbx.capture.reader` from the start. A file that is not kept is
-    unlinked at the end; its bytes live on in the Captured's descriptor.
+    It is made when the first byte comes: most streams stay empty, and a file costs 50 us each way.
+    `path` can be read by `ocisbx.capture.reader` from then on. A file that is not kept is unlinked
+    at the end; its bytes live on in the Captured's descriptor.
     """
 
     pending = False
     broken = False
 
     def __init__(self, directory: str, name: str) -> None:
-        """Make the file; `directory` is absolute and ours alone. Raises OcisbxError."""
+        """`directory` is absolute and ours alone."""
         self.path = f"{directory}/{name}"
+        self._fd: int | None = None
+
+    def _make(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            self._fd: int | None = os.open(self.path, flags, 0o600)
+            return os.open(self.path, flags, 0o600)
         except OSError as error:
             raise file_error(f"cannot make the capture file {self.path!r}", error) from error
 
@@ -92,7 +96,8 @@ class FileSink:
 
     def write(self, data: memoryview) -> None:
         """Write all of `data`; when that fails the file is removed and OcisbxError raised."""
-        assert self._fd is not None
+        if self._fd is None:
+            self._fd = self._make()
         try:
             while data:
                 data = data[os.write(self._fd, data) :]
@@ -108,6 +113,10 @@ class FileSink:
 
     def finish(self, *, keep: bool, total_bytes: int, truncated: bool) -> Captured:
         """Hand the descriptor over; the name stays only where `keep` says so."""
+        if keep and self._fd is None:
+            # What is kept is there also when it is empty.
+            with contextlib.suppress(OcisbxError):
+                self._fd = self._make()
         fd, self._fd = self._fd, None
         if fd is None:
             return Captured(total_bytes=total_bytes, truncated=truncated)

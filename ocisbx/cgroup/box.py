@@ -101,11 +101,23 @@ class Box:
             CgroupError: it cannot be made, or a limit is not taken.
         """
         self._make_directory(self.path)
+        self._limit()
+        if with_inner:
+            self._make_directory(f"{self.path}/{INNER}")
+
+    def limit(self, files: Mapping[str, tuple[str, ...]]) -> None:
+        """Set these limits, now that it is there.
+
+        Raises:
+            CgroupError: a limit is not taken.
+        """
+        self._files = files
+        self._limit()
+
+    def _limit(self) -> None:
         for name, lines in self._files.items():
             for line in lines:
                 self._write(name, line)
-        if with_inner:
-            self._make_directory(f"{self.path}/{INNER}")
         if wrong := self.lost():
             raise self._refused(wrong[0], "it was written, and is not there")
 
@@ -203,6 +215,11 @@ class Box:
             os.close(self._peak)
             self._peak = -1
         return remove_cgroup(self.path)
+
+
+def is_frozen(events: bytes) -> bool:
+    """Whether a cgroup, or one above it, is frozen, by its cgroup.events (cgroup-v2.rst)."""
+    return b"frozen 1" in events
 
 
 def _read(path: str) -> str:

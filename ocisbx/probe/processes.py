@@ -55,3 +55,9 @@ def oom_score_adj() -> int:
             return int(file.read())
     except (OSError, ValueError):
         return 0
+
+
+def is_stopped(stat: bytes) -> bool:
+    """Whether a signal or a debugger has stopped a process, by its /proc/PID/stat
+    (proc_pid_stat(5), "state")."""
+    return stat.rpartition(b")")[2][1:2] in (b"T", b"t")

@@ -1,0 +1,262 @@
+"""Driven: one command, from where it may start to its end, driven by one poll loop.
+
+The loop watches the init's socket, the command's streams, the caller's wishes and what a subclass
+adds (a runtime), in one thread and without a thread of its own: `wait()` is the loop. Who wants to
+do something else meanwhile runs it in a thread.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from ocisbx.backends.base import Clock, Step
+from ocisbx.backends.channel import InitChannel
+from ocisbx.backends.endings import Escalation, Ways
+from ocisbx.backends.wishes import Wishes
+from ocisbx.init import protocol
+from ocisbx.init.wire import Command
+from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ocisbx.backends.base import Call
+    from ocisbx.backends.stdio import PayloadStdio
+    from ocisbx.plan import Plan
+
+# From the init's report to the runtime's own end (deleting its state): bounded, then by force.
+CLEANUP_S = 10.0
+
+
+class Watched(NamedTuple):
+    """A descriptor that the loop waits for, and what is done then."""
+
+    descriptor: int
+    events: int
+    action: Callable[[], object]
+
+
+class Driven:
+    """Implements what all of `backends.base.Execution` have in common."""
+
+    def __init__(self, container_id: str, plan: Plan, call: Call, stdio: PayloadStdio) -> None:
+        self.id = container_id
+        self.clock = Clock(started=time.monotonic())
+        self.stdio = stdio
+        # Files of the cgroup whose limits did not hold to the end, and why.
+        self.lost_limits: tuple[str, ...] = ()
+        self.loss = ""
+        self.verdict: Verdict | Failure | None = None
+        self._plan = plan
+        self._call = call
+        self._ending = Escalation(
+            Ways(self._terminate, self._kill_inside, self._kill_all, self._give_up)
+        )
+        self._wishes = Wishes()
+        self._init = InitChannel()
+        self._ready = False
+        self._started = False
+        self._report: End | StartFailure | None = None
+        self._exited: protocol.Exited | None = None
+        self._timeout_at: float | None = None
+        self._cleanup_at: float | None = None
+        # Why it was given up before the payload ran.
+        self._given_up = ""
+
+    def wait(self, timeout_s: float | None = None) -> Verdict | Failure | None:
+        """Drive it to its end; None when `timeout_s` passed first."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while self.verdict is None:
+            if until is not None and time.monotonic() >= until:
+                return None
+            self._turn(until)
+        return self.verdict
+
+    def kill(self, number: int) -> None:
+        """Signal the payload's process; from any thread."""
+        self._wishes.add(lambda: self._send(number, protocol.Target.PAYLOAD))
+
+    def cancel(self) -> None:
+        """End it: SIGTERM, the grace, SIGKILL; asked again, SIGKILL. From any thread."""
+        self._wishes.add(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s))
+
+    def end_now(self, reason: Reason) -> None:
+        """SIGKILL inside, at once; for the loop's own thread."""
+        # Of two streams beyond their limits the second is no reason to hurry.
+        if self._ending.reason is not reason:
+            self._ending.begin(reason, time.monotonic(), 0.0)
+
+    @property
+    def payload_ran(self) -> bool:
+        """Whether the init was given the payload: then it must not be run a second time."""
+        return self._ready
+
+    @property
+    def _grace_s(self) -> float:
+        # Before the payload runs there is nobody to be graceful to.
+        return self._plan.grace_s if self._ready else 0.0
+
+    # ------------------------------------------------------------------------------- the loop
+    def _turn(self, until: float | None) -> None:
+        """Wait for one event and deal with everything that is there."""
+        watched = {one.descriptor: one for one in self._watched()}
+        poller = select.poll()
+        for descriptor, events, _ in watched.values():
+            poller.register(descriptor, events)
+        for descriptor, _ in poller.poll(self._patience_ms(until)):
+            watched[descriptor].action()
+        self._advance(time.monotonic())
+
+    def _watched(self) -> list[Watched]:
+        """All that the loop waits for at this moment."""
+        found = [Watched(self._wishes.descriptor, select.POLLIN, self._wishes.take)]
+        if self._init.is_open:
+            found.append(Watched(self._init.fileno(), select.POLLIN, self._take_packet))
+        # What was read of the caller's input before the payload is there would be lost to a second
+        # attempt on another runtime.
+        feeder = self.stdio.feeder if self._ready else None
+        for pump in (feeder, *self.stdio.streams):
+            wanted = None if pump is None else pump.watch()
+            if pump is not None and wanted is not None:
+                found.append(Watched(*wanted, pump.pump))
+        return found
+
+    def _patience_ms(self, until: float | None) -> float | None:
+        times = [moment for moment in (until, *self._moments()) if moment is not None]
+        return max(0.0, min(times) - time.monotonic()) * 1000 if times else None
+
+    def _moments(self) -> list[float | None]:
+        """When something falls due."""
+        return [self._timeout_at, self._cleanup_at, self._ending.next_at]
+
+    def _advance(self, now: float) -> None:
+        """Let time pass, and see whether all is over."""
+        if self._timeout_at is not None and now >= self._timeout_at:
+            self._timeout_at = None
+            self._on_timeout(now)
+        self._ending.advance(now)
+        if self._cleanup_at is not None and now >= self._cleanup_at:
+            self._cleanup_at = None
+            self._give_up()
+        if self._is_over():
+            self._conclude()
+
+    def _on_timeout(self, now: float) -> None:
+        self._ending.begin(Reason.TIMEOUT, now, self._plan.grace_s)
+
+    def _is_over(self) -> bool:
+        """Whether nothing more can come but what the pipes hold."""
+        return not self._init.is_open
+
+    def _conclude(self) -> None:
+        """Say what happened: everything inside is dead, so what the pipes hold now is all; only a
+        reader of the caller's that is slow may still have to be fed."""
+        self._ending.stop()
+        for stream in self.stdio.streams:
+            if not stream.closed:
+                stream.drain()
+        if self._ending.reason is not Reason.CANCEL and any(
+            watched is not None and watched[1] == select.POLLOUT
+            for watched in (stream.watch() for stream in self.stdio.streams)
+        ):
+            return
+        self.clock.runtime_ended = time.monotonic()
+        self._settle()
+        self.verdict = classify(self._evidence())
+
+    def _settle(self) -> None:
+        """It has ended: the last look at what it leaves."""
+
+    def _evidence(self) -> Evidence:
+        return Evidence(
+            ready=self._ready,
+            started=self._started,
+            report=self._report,
+            reason=self._ending.reason,
+            runtime_error=self._given_up,
+        )
+
+    # ------------------------------------------------------------------------------- the init
+    def _take_packet(self) -> None:
+        try:
+            received = self._init.receive()
+        except BlockingIOError:
+            return
+        if received is None:
+            self._hang_up()
+            return
+        packet = received.packet
+        if isinstance(packet, protocol.Ready):
+            self._on_ready(received.pid)
+        elif isinstance(packet, protocol.Started):
+            self._started = True
+            self._tell(Step.RUNNING)
+        elif isinstance(packet, protocol.Failed):
+            self._on_report(StartFailure(packet.stage, packet.errno))
+        else:
+            self._exited = packet
+            own = packet.kind is protocol.Kind.EXITED
+            self._on_report(
+                End(
+                    exit_code=packet.status if own else None,
+                    signal=None if own else packet.status,
+                    signals_delivered=packet.signals,
+                )
+            )
+
+    def _on_ready(self, pid: int) -> None:
+        """A container is there."""
+
+    def _begin(self) -> None:
+        """The payload may start: its time counts from here."""
+        self._ready = True
+        self.clock.payload_started = time.monotonic()
+        limit_s = self._plan.timeout_s
+        self._timeout_at = None if limit_s is None else time.monotonic() + limit_s
+
+    def _command(self) -> Command:
+        """The call, for an init that was started without one."""
+        call = self._call
+        environment = self._plan.payload_environment(call.environment, call.extra_environment)
+        return Command(call.argv, environment, call.workdir or "", *(call.user or ()))
+
+    def _on_report(self, report: End | StartFailure) -> None:
+        self._report = report
+        self._timeout_at = None
+        self._ending.stop()
+        self._tell(Step.REPORTED)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """The report has been used."""
+        self._init.end()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Close the socket: an init that still lives takes it as the driver's end, and ends."""
+        self._init.hang_up()
+        self.stdio.release()
+
+    # ------------------------------------------------------------------------------ the ending
+    def _send(self, number: int, target: protocol.Target) -> None:
+        self._init.send(number, target)
+
+    def _terminate(self) -> None:
+        self._send(signal.SIGTERM, protocol.Target.PAYLOAD)
+
+    def _kill_inside(self) -> None:
+        self._send(signal.SIGKILL, protocol.Target.ALL)
+
+    def _kill_all(self) -> None:
+        """From outside, where there is a way."""
+
+    def _give_up(self) -> None:
+        """The last way of all."""
+        self._hang_up()
+
+    def _tell(self, step: Step) -> None:
+        if self._call.on_step is not None:
+            self._call.on_step(step)

@@ -1,0 +1,1 @@
+"""Warm containers: started ahead, each for one command."""

@@ -1,0 +1,242 @@
+"""Pool: every call in a container that was started before it, and has run nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from ocisbx.backends.base import Call
+from ocisbx.calls import Told, Waiting, conclude, now_utc, turn
+from ocisbx.capture import check_input
+from ocisbx.errors import ConfigError, Unsupported
+from ocisbx.outcome import Failure
+from ocisbx.pool.demand import Bounds
+from ocisbx.pool.member import Member
+from ocisbx.pool.store import Store
+from ocisbx.quirks import find_quirks
+from ocisbx.sandbox import Sandbox
+from ocisbx.values import check_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ocisbx.backends.execution import OciExecution
+    from ocisbx.capture import Input
+    from ocisbx.config import SandboxConfig
+    from ocisbx.plan import Plan
+    from ocisbx.result import RunResult
+
+    OnData = Callable[[bytes], None] | None
+
+MOST_MEMBERS = 1024
+MAX_AGE_S = 600.0
+IDLE_S = 300.0
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+class Counts(NamedTuple):
+    """How many members wait, are being started, and run a command."""
+
+    waiting: int
+    starting: int
+    busy: int
+
+
+class Pool:
+    """Keeps single-use containers of one configuration ready; `run` gives a command to one.
+
+    Each container runs one command and is gone. Thread-safe; after a fork the child has a pool of
+    its own. As a context it starts its members at once, else with the first call.
+    """
+
+    def __init__(
+        self,
+        config: SandboxConfig | None = None,
+        size: int | tuple[int, int] = 8,
+        *,
+        max_age_s: float = MAX_AGE_S,
+        idle_s: float = IDLE_S,
+        audit: bool = True,
+        start_timeout_s: float | None = None,
+        **fields: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> None:
+        """`size`: how many wait; as (least, most) as many between them as the calls of the last
+        seconds need. After `idle_s` without a call one (or `least`) is kept. No member gets older
+        than `max_age_s`. The others are Sandbox's.
+
+        Raises:
+            ConfigError: a field is unknown or wrong, or the size is not between 1 and 1024.
+        """
+        bounds = check_size(size)
+        for name, seconds in (("max_age_s", max_age_s), ("idle_s", idle_s)):
+            if not seconds > 0:
+                raise ConfigError(f"{name} of a pool must be more than 0, not {seconds!r}")
+        self._sandbox = Sandbox(config, start_timeout_s=start_timeout_s, **fields)
+        self._start_timeout_s = start_timeout_s
+        self._audit = audit
+        self._store = Store(self._make, bounds, max_age_s=max_age_s, idle_s=idle_s)
+        self._limited: dict[str, Sandbox] = {}
+        _pools.add(self)
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Start the members: the first one before this returns.
+
+        Raises:
+            OcisbxError: this host cannot run them; nothing is left.
+        """
+        self._store.open()
+
+    def close(self) -> None:
+        """End them; a command that runs goes on to its end. Idempotent."""
+        self._store.close()
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(*self._store.counts())
+
+    def run(  # noqa: PLR0913 -- each by its name
+        self,
+        command: Sequence[str] | str,
+        *,
+        input: Input = None,
+        shell: bool = False,
+        on_stdout: OnData = None,
+        on_stderr: OnData = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        timeout_s: float | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> RunResult:
+        """Run one command to its end in a container that has run nothing.
+
+        `env` is added to the configuration's, `workdir` and `timeout_s` replace it, `limits` (as
+        in SandboxConfig, but rlimits) are set on the container's cgroup before the command starts.
+
+        Raises:
+            ConfigError: the command is no list of strings, or too long; a limit is wrong.
+            PolicyDenied: `[commands]` does not let it run; nothing was started.
+            Unsupported: limits that this host cannot set.
+            InvalidState: the pool was closed.
+            OcisbxError: ocisbx or the runtime failed.
+        """
+        call = Call(
+            argv=check_command(command, shell=shell),
+            environment=os.environ,
+            extra_environment=env or {},
+            stdin=check_input(input),
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            workdir=workdir,
+        )
+        return self.run_call(call, timeout_s=timeout_s, limits=limits)
+
+    def run_call(
+        self,
+        call: Call,
+        *,
+        timeout_s: float | None = None,
+        limits: Mapping[str, Any] | None = None,
+        hold: Callable[[OciExecution], None] | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> RunResult:
+        """`run`, of a call that is made up already; `hold` is shown the execution as it starts."""
+        limited = None if limits is None else self._with_limits(limits)
+        while True:
+            member = self._store.take()
+            try:
+                plan = member.plan if limited is None else limited
+                if timeout_s is not None:
+                    plan = plan._replace(timeout_s=timeout_s)
+                plan.commands.check(call.argv)
+                with turn(plan, Waiting(pause)):
+                    told = _run_in(member, plan, call, hold)
+                if told is not None:
+                    return conclude(*told, resolve_s=0.0, audit=self._audit)
+            finally:
+                self._store.put_back(member)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: none of the members is its own."""
+        self._store.after_fork()
+
+    def _make(self) -> Member:
+        plan = self._sandbox.resolve()
+        if find_quirks(plan.runtime.name, plan.runtime.version).socket_args is None:
+            raise Unsupported(
+                f"{plan.runtime.name} {plan.runtime.version} cannot keep containers ready",
+                why="it cannot hand a socket to a container's process 1",
+                remedy="use a newer one, or another runtime",
+            )
+        return Member(plan, self._start_timeout_s)
+
+    def _with_limits(self, limits: Mapping[str, Any]) -> Plan:
+        """A plan that holds these limits, for a member that was started without them."""
+        if "rlimits" in limits:
+            raise ConfigError(
+                "rlimits cannot be set for one call of a pool",
+                why="they are the container's, which is there already",
+                remedy="set them for the pool",
+            )
+        key = repr(sorted(limits.items()))
+        sandbox = self._limited.get(key)
+        if sandbox is None:
+            config = self._sandbox.config
+            merged = config.limits.model_dump(exclude_unset=True) | dict(limits)
+            sandbox = self._limited[key] = Sandbox(config.updated({"limits": merged}))
+        plan = sandbox.resolve()
+        if self._sandbox.resolve().cgroup is None and plan.cgroup is not None:
+            raise Unsupported(
+                "limits cannot be set for one call of this pool",
+                why="its containers have no cgroup of their own",
+                remedy="give the pool a limit (limits = {pids = 1000}), so that they get one",
+            )
+        return plan
+
+
+def check_size(size: int | tuple[int, int]) -> Bounds:
+    """The bounds that a size means. Raises ConfigError."""
+    least, most = (1, size) if isinstance(size, int) else size
+    if not 1 <= least <= most <= MOST_MEMBERS:
+        raise ConfigError(
+            f"a pool of {size!r} containers cannot be",
+            why="each that waits is a few processes and about a megabyte",
+            remedy=f"a size, or two (least, most), between 1 and {MOST_MEMBERS}",
+        )
+    return Bounds(least, most, by_demand=not isinstance(size, int))
+
+
+def _run_in(
+    member: Member, plan: Plan, call: Call, hold: Callable[[OciExecution], None] | None
+) -> tuple[Told, str] | None:
+    """What came of it; None: the member has ended meanwhile, and has run nothing."""
+    execution = member.execution
+    started_at = now_utc()
+    if not member.give(plan, call):
+        return None
+    if hold is not None:
+        hold(execution)
+    verdict = execution.wait()
+    assert verdict is not None
+    if isinstance(verdict, Failure) and not execution.payload_ran:
+        return None
+    captured = execution.stdio.finish(keep=False)
+    execution.clock.cleaned = time.monotonic()
+    return Told(plan, call, execution, verdict, captured), started_at
+
+
+def _after_fork() -> None:
+    for pool in _pools:
+        pool.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,228 @@
+"""Store: the members that wait, and the threads that start, check and see them off."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ocisbx.errors import InvalidState, OcisbxError
+from ocisbx.pool.demand import BackOff, Bounds, Demand
+from ocisbx.pool.member import Member, retire_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# How often those that wait are looked at, when nothing else happens.
+LOOK_S = 5.0
+# Of two calls in a row the second is not to wait for the first one's successor.
+QUIET_S = 0.003
+MOST_THREADS = 4
+
+
+class Store:
+    """Thread-safe. `make` starts a member; it is called in threads of the store, and in the
+    caller's where none is ready."""
+
+    def __init__(
+        self, make: Callable[[], Member], bounds: Bounds, *, max_age_s: float, idle_s: float
+    ) -> None:
+        self._make = make
+        self._bounds = bounds
+        self._max_age_s = max_age_s
+        self._idle_s = idle_s
+        self._renew()
+
+    def _renew(self) -> None:
+        now = time.monotonic()
+        self._process = os.getpid()
+        self._changed = threading.Condition()
+        self._waiting: deque[Member] = deque()
+        self._ended: deque[Member] = deque()
+        self._starting = 0
+        self._busy = 0
+        self._quiet_at = 0.0
+        self._closed = False
+        self._demand = Demand(self._bounds, self._idle_s, now)
+        self._back_off = BackOff()
+        self._error: OcisbxError | None = None
+        self._threads: list[threading.Thread] = []
+
+    # ----------------------------------------------------------------------------- for callers
+    def open(self) -> None:
+        """Start the first member here, and let threads start the others.
+
+        Raises:
+            OcisbxError: it cannot be started; nothing is left.
+        """
+        member = self._start_one()
+        with self._changed:
+            self._waiting.append(member)
+        self._run_threads()
+
+    def take(self) -> Member:
+        """A sound member that nobody else has. `put_back` is owed for it.
+
+        Raises:
+            InvalidState: the pool was closed.
+            OcisbxError: there is none, and none can be started.
+        """
+        with self._changed:
+            self._check_open()
+            self._busy += 1
+            self._demand.note_call(time.monotonic())
+        try:
+            while (member := self._next()) is not None:
+                if member.age_s < self._max_age_s and member.is_sound():
+                    return member
+                self._see_off(member)
+            return self._start_one()
+        except BaseException:
+            with self._changed:
+                self._busy -= 1
+            raise
+
+    def put_back(self, member: Member) -> None:
+        """It has had its command: what is left of it is taken away, later."""
+        with self._changed:
+            self._busy -= 1
+            self._quiet_at = time.monotonic() + QUIET_S
+        self._see_off(member)
+
+    def close(self) -> None:
+        """End all that wait, and wait until all that is left of them is gone. Idempotent."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        members = [*self._waiting, *self._ended]
+        self._waiting.clear()
+        self._ended.clear()
+        retire_all(members)
+
+    def counts(self) -> tuple[int, int, int]:
+        """How many wait, are being started, and have a command."""
+        with self._changed:
+            return len(self._waiting), self._starting, self._busy
+
+    def after_fork(self) -> None:
+        """In the child: the members are the parent's; the first call starts some of its own."""
+        closed = self._closed
+        for member in (*self._waiting, *self._ended):
+            member.forget()
+        self._renew()
+        self._closed = closed
+
+    # ------------------------------------------------------------------------------- in between
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidState("the pool was closed", remedy="make another one")
+        if not self._threads:
+            # After a fork.
+            self._run_threads()
+
+    def _next(self) -> Member | None:
+        """The one that waits longest; None: there is none, and none is coming."""
+        with self._changed:
+            while not self._waiting and self._starting:
+                self._changed.wait()
+            return self._waiting.popleft() if self._waiting else None
+
+    def _see_off(self, member: Member) -> None:
+        with self._changed:
+            self._ended.append(member)
+            self._changed.notify()
+
+    def _start_one(self) -> Member:
+        started = time.monotonic()
+        try:
+            member = self._make()
+        except OcisbxError:
+            with self._changed:
+                self._back_off.note_failure(time.monotonic())
+            raise
+        with self._changed:
+            self._back_off.note_success()
+            self._demand.note_start(time.monotonic() - started)
+        return member
+
+    # ------------------------------------------------------------------------------- the threads
+    def _run_threads(self) -> None:
+        count = min(MOST_THREADS, os.cpu_count() or 1, self._bounds.most)
+        self._threads = [
+            threading.Thread(target=self._work, name="ocisbx-pool", daemon=True)
+            for _ in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self) -> None:
+        while (task := self._wait_for_task()) is not None:
+            # What cannot be started is told to whoever asks next; what cannot be removed is gc's.
+            with contextlib.suppress(OcisbxError):
+                task()
+
+    def _wait_for_task(self) -> Callable[[], None] | None:
+        """What is to be done next; None: the pool was closed."""
+        with self._changed:
+            while not self._closed:
+                now = time.monotonic()
+                if self._ended and not self._must_wait(now):
+                    return self._ended.popleft().retire
+                if self._may_start(now):
+                    self._starting += 1
+                    return self._fill
+                if (superfluous := self._superfluous(now)) is not None:
+                    return superfluous.retire
+                self._changed.wait(self._pause_s(now))
+        return None
+
+    def _must_wait(self, now: float) -> bool:
+        """Whether a call that goes on, or may follow at once, needs the processors more."""
+        return bool(self._waiting) and (self._busy > 0 or now < self._quiet_at)
+
+    def _may_start(self, now: float) -> bool:
+        wanted = self._demand.wanted(now)
+        if len(self._waiting) + self._starting >= wanted or self._back_off.holds(now):
+            return False
+        return 2 * len(self._waiting) < wanted or not self._must_wait(now)
+
+    def _superfluous(self, now: float) -> Member | None:
+        """One that is too old, or beyond what is wanted, or has ended by itself."""
+        if not self._waiting:
+            return None
+        oldest = self._waiting[0]
+        if oldest.age_s >= self._max_age_s or len(self._waiting) > self._demand.wanted(now):
+            return self._waiting.popleft()
+        for member in self._waiting:
+            if not member.execution.is_waiting:
+                self._waiting.remove(member)
+                return member
+        return None
+
+    def _pause_s(self, now: float) -> float:
+        moments = [now + LOOK_S]
+        if now < self._quiet_at:
+            moments.append(self._quiet_at)
+        if self._back_off.holds(now):
+            moments.append(self._back_off.until)
+        if self._waiting:
+            moments.append(self._waiting[0].born_s + self._max_age_s)
+            if now < (idle_at := self._demand.idle_at()):
+                moments.append(idle_at)
+        return max(0.0005, min(moments) - now)
+
+    def _fill(self) -> None:
+        member = None
+        try:
+            member = self._start_one()
+        finally:
+            with self._changed:
+                self._starting -= 1
+                if member is not None:
+                    self._waiting.append(member)
+                self._changed.notify_all()
