@@ -32,11 +32,13 @@ if TYPE_CHECKING:
         TerminalError,
         Unsupported,
     )
+    from ocisbx.pool.asynchronous import AsyncPool
     from ocisbx.pool.pool import Pool
     from ocisbx.result import RunResult, Termination
     from ocisbx.sandbox import AsyncSandbox, Sandbox, arun, run
 
 __all__ = [
+    "AsyncPool",
     "AsyncSandbox",
     "BundleError",
     "CgroupError",
@@ -62,6 +64,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncPool": "pool.asynchronous",
     "AsyncSandbox": "sandbox",
     "RunResult": "result",
     "Sandbox": "sandbox",

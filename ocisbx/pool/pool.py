@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.plan import Plan
     from ocisbx.result import RunResult
+    from ocisbx.running import Running
 
     OnData = Callable[[bytes], None] | None
 
@@ -131,16 +132,39 @@ class Pool:
             InvalidState: the pool was closed.
             OcisbxError: ocisbx or the runtime failed.
         """
-        call = Call(
-            argv=check_command(command, shell=shell),
-            environment=os.environ,
-            extra_environment=env or {},
-            stdin=check_input(input),
+        call = _call(
+            command,
+            input=input,
+            shell=shell,
             on_stdout=on_stdout,
             on_stderr=on_stderr,
+            env=env,
             workdir=workdir,
         )
         return self.run_call(call, timeout_s=timeout_s, limits=limits)
+
+    def start(self, command: Sequence[str] | str, **options: Any) -> Running:  # noqa: ANN401 -- typed where they arrive
+        """Start one command and return; options and errors are those of `run`. The context's exit
+        ends it."""
+        return self.begin(command, **options).started()
+
+    def begin(
+        self,
+        command: Sequence[str] | str,
+        *,
+        timeout_s: float | None = None,
+        limits: Mapping[str, Any] | None = None,
+        **options: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> Running:
+        """`start` for asyncio: it does not wait for a container."""
+        from ocisbx.running import Running  # noqa: PLC0415 -- for those who start only
+
+        call = _call(command, **options)
+        return Running(
+            lambda hold, pause: self.run_call(
+                call, timeout_s=timeout_s, limits=limits, hold=hold, pause=pause
+            )
+        )
 
     def run_call(
         self,
@@ -209,6 +233,27 @@ class Pool:
                 remedy="give the pool a limit (limits = {pids = 1000}), so that they get one",
             )
         return plan
+
+
+def _call(
+    command: Sequence[str] | str,
+    *,
+    input: Input = None,
+    shell: bool = False,
+    on_stdout: OnData = None,
+    on_stderr: OnData = None,
+    env: Mapping[str, str] | None = None,
+    workdir: str | None = None,
+) -> Call:
+    return Call(
+        argv=check_command(command, shell=shell),
+        environment=os.environ,
+        extra_environment=env or {},
+        stdin=check_input(input),
+        on_stdout=on_stdout,
+        on_stderr=on_stderr,
+        workdir=workdir,
+    )
 
 
 def check_size(size: int | tuple[int, int]) -> Bounds:

@@ -1,7 +1,8 @@
-"""An owner of a pool, for the tests of its death: `pool_owner.py RUNTIME WORKSPACE SIZE WHAT`.
+"""An owner of a pool, for the tests of its death: RUNTIME WORKSPACE SIZE WHAT MARK.
 
-It says `ready` when so many wait. WHAT: `wait` for ever; `busy`, with a call that runs; `end`
-without closing the pool; `fork`, with a child that outlives it."""
+It says `ready` when so many wait. WHAT: `wait` for ever; `busy`, with a call that sleeps MARK
+seconds; `end` without closing the pool; `fork`, with a child that outlives it.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ import time
 import ocisbx
 
 
-def main(runtime: str, workspace: str, size: str, what: str) -> None:
+def main(runtime: str, workspace: str, size: str, what: str, mark: str) -> None:
     pool = ocisbx.Pool(None, int(size), runtime={"names": [runtime]}, workspace=workspace)
     pool.open()
     while pool.counts.waiting < int(size):
         time.sleep(0.01)
     if what == "busy":
         started = threading.Event()
-        command = ["sh", "-c", "echo; exec sleep 876.5"]
+        command = ["sh", "-c", "echo; exec sleep $0", mark]
         call = {"on_stdout": lambda _data: started.set()}
         threading.Thread(target=pool.run, args=(command,), kwargs=call, daemon=True).start()
         started.wait()

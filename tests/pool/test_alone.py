@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -27,7 +28,7 @@ cut -d' ' -f22 /proc/1/stat
 ls -A /tmp /var/tmp /dev/shm | grep -v ':$' | tr '\\n' ' '; echo
 cat /proc/[0-9]*/comm | sort | tr '\\n' ' '; echo
 touch /tmp/mark /var/tmp/mark /dev/shm/mark
-sleep 987 >/dev/null 2>&1 &
+sleep MARK >/dev/null 2>&1 &
 """
 
 
@@ -38,8 +39,13 @@ class Trace(NamedTuple):
     processes: str
 
 
-def trace(pool: ocisbx.Pool) -> Trace:
-    result = pool.run(["sh", "-c", TRACE])
+def new_mark() -> str:
+    """A number of seconds that nobody else sleeps."""
+    return f"88{uuid.uuid4().int % 10**9}"
+
+
+def trace(pool: ocisbx.Pool, mark: str) -> Trace:
+    result = pool.run(["sh", "-c", TRACE.replace("MARK", mark)])
     assert result.exit_code == 0, result.stderr
     first, files, processes = result.stdout.decode().splitlines()
     namespaces, _, born = first.rpartition(" ")
@@ -52,9 +58,10 @@ def test_no_two_calls_share_anything(box: Box, make: Make) -> None:
     pool = make(4)
     pool.open()
     seen: list[Trace] = []
+    mark = new_mark()
 
     def work(calls: int) -> None:
-        seen.extend(trace(pool) for _ in range(calls))
+        seen.extend(trace(pool, mark) for _ in range(calls))
 
     threads = [
         threading.Thread(target=work, args=((CALLS_GVISOR if gvisor else CALLS) // 3,))
@@ -73,7 +80,7 @@ def test_no_two_calls_share_anything(box: Box, make: Make) -> None:
         # A namespace's number may be used again; not with the start of its process 1.
         assert len({(one.namespaces, one.born) for one in seen}) == len(seen)
     pool.close()
-    assert running("987") == []
+    assert running(mark) == []
 
 
 LOOK_FOR_SOCKETS = """
@@ -137,7 +144,7 @@ def test_a_payload_that_never_reads_its_input(pool: ocisbx.Pool) -> None:
 
 
 def test_a_payload_that_leaves_others_behind(pool: ocisbx.Pool) -> None:
-    mark = "98765.4321"
+    mark = new_mark()
     script = f"setsid sleep {mark} & (sleep {mark} &) ; exit 3"
     assert pool.run(["sh", "-c", script]).exit_code == 3
     pool.close()
