@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ocisbx.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from ocisbx.background.container import Container
     from ocisbx.config import SandboxConfig
     from ocisbx.errors import (
         BundleError,
@@ -41,6 +42,7 @@ __all__ = [
     "CgroupError",
     "CommandFailed",
     "ConfigError",
+    "Container",
     "ExpectEOF",
     "ExpectTimeout",
     "InvalidState",
@@ -61,6 +63,7 @@ __all__ = [
 
 _HOMES = {
     "AsyncSandbox": "sandbox",
+    "Container": "background.container",
     "RunResult": "result",
     "Sandbox": "sandbox",
     "SandboxConfig": "config",

@@ -71,6 +71,8 @@ class OciExecution:
         # What the runtime prints: in memory, since it is nearly always nothing.
         self._printed = os.memfd_create("runtime", os.MFD_CLOEXEC)
         self._wishes = Wishes()
+        # What else the loop waits for: descriptors, and what is done when one can be read.
+        self.attended: dict[int, Callable[[], object]] = {}
         self._init = InitChannel()
         self._child: Child | None = None
         self._ready = False
@@ -122,9 +124,10 @@ class OciExecution:
         """Signal the payload's process; from any thread."""
         self._wishes.add(lambda: self._send(number, protocol.Target.PAYLOAD))
 
-    def cancel(self) -> None:
-        """End it: SIGTERM, the grace, SIGKILL; asked again, SIGKILL. From any thread."""
-        self._wishes.add(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s))
+    def cancel(self, grace_s: float | None = None) -> None:
+        """End it: SIGTERM, a grace, SIGKILL; asked again, SIGKILL. From any thread."""
+        begin = self._ending.begin
+        self._wishes.add(lambda: begin(Reason.CANCEL, time.monotonic(), self._grace(grace_s)))
 
     @property
     def init_pid(self) -> int:
@@ -142,10 +145,9 @@ class OciExecution:
         """Whether the init was given the payload: then it must not be run a second time."""
         return self._ready
 
-    @property
-    def _grace_s(self) -> float:
+    def _grace(self, given_s: float | None) -> float:
         # Before the payload runs there is nobody to be graceful to.
-        return self._plan.grace_s if self._ready else 0.0
+        return (self._plan.grace_s if given_s is None else given_s) if self._ready else 0.0
 
     def end_now(self, reason: Reason) -> None:
         """SIGKILL inside, at once; for the loop's own thread."""
@@ -187,10 +189,10 @@ class OciExecution:
     def _turn(self, until: float | None) -> None:
         """Wait for one event and deal with everything that is there."""
         assert self._child is not None
-        wishes = self._wishes.descriptor
-        watched: dict[int, Callable[[], object]] = {wishes: self._wishes.take}
+        watched = {self._wishes.descriptor: self._wishes.take, **self.attended}
         poller = select.poll()
-        poller.register(wishes, select.POLLIN)
+        for descriptor in watched:
+            poller.register(descriptor, select.POLLIN)
         if self._init.is_open:
             watched[self._init.fileno()] = self._take_packet
             poller.register(self._init, select.POLLIN)

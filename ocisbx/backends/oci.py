@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ from ocisbx.probe.processes import boot_id, pid_namespace, start_time
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
 from ocisbx.runtime.kept_state import kept_state
-from ocisbx.values import show
+from ocisbx.values import show, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +58,7 @@ class OciBackend:
             RuntimeMissing: the runtime's binary is gone.
             InvalidState: the name is taken.
         """
-        container_id = new_id()
+        container_id = call.id or new_id()
         with contextlib.ExitStack() as stack:
             bundle = BundleDirectory(f"{find_places().bundles}/{container_id}")
             client = client_for(plan, bundle)
@@ -76,7 +75,7 @@ class OciBackend:
             # Nowhere, for a runtime that insists on a place.
             place = f"/{cgroup_name(container_id)}" if box is None else box.inner
             root = _fill_bundle(bundle, plan, call, client, place)
-            if call.name is not None:
+            if call.name is not None and call.id is None:
                 claim_name(call.name, container_id)
                 stack.callback(release_name, call.name, container_id)
             execution: OciExecution
@@ -165,7 +164,7 @@ def owner_record(container_id: str, plan: Plan, call: Call, cgroup: str) -> Owne
         start_time=start_time(pid) or 0,
         pid_namespace=pid_namespace(),
         boot_id=boot_id(),
-        created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        created_at=utc_text(),
         command=list(call.argv),
         workdir=plan.workdir,
         runtime_name=plan.runtime.name,
