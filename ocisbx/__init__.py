@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ocisbx.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from ocisbx.background.container import Container
     from ocisbx.config import SandboxConfig
     from ocisbx.errors import (
         BundleError,
@@ -42,6 +43,7 @@ __all__ = [
     "CgroupError",
     "CommandFailed",
     "ConfigError",
+    "Container",
     "ExpectEOF",
     "ExpectTimeout",
     "InvalidState",
@@ -63,6 +65,7 @@ __all__ = [
 
 _HOMES = {
     "AsyncSandbox": "sandbox",
+    "Container": "background.container",
     "RunResult": "result",
     "Sandbox": "sandbox",
     "Pool": "pool.pool",

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ocisbx.audit import write_audit
 from ocisbx.backends.gc import sweep
 from ocisbx.backends.oci import OciBackend
 from ocisbx.cgroup.box import limit_name
@@ -16,6 +14,7 @@ from ocisbx.errors import CgroupError, InvalidState, OcisbxError, RuntimeFailed
 from ocisbx.outcome import Failure
 from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
+from ocisbx.values import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
     Hold = Callable[[OciExecution], None] | None
     Launched = tuple[OciExecution, Verdict | Failure, tuple[Captured, Captured]]
+
+T = TypeVar("T")
 
 
 class Renewal(NamedTuple):
@@ -74,17 +75,17 @@ def run_plan(
         if slot is not None and slot.waited:
             plan = _still_true(plan, renewal)
         sweep()
-        started_at = now_utc()
+        started_at = utc_text()
         try:
             execution, verdict, captured = _launch(plan, call, hold, slot)
         except CgroupError as error:
             if renewal is None:
                 raise
-            plan, (execution, verdict, captured) = _launch_with_less(
+            plan, (execution, verdict, captured) = launch_with_less(
                 plan, error, renewal, lambda plan: _launch(plan, call, hold, slot)
             )
         failed = isinstance(verdict, Failure) and not execution.payload_ran
-        if failed and (second := _choose_again(plan, renewal)) is not None:
+        if failed and (second := choose_again(plan, renewal)) is not None:
             plan = second
             execution, verdict, captured = _launch(plan, call, hold, slot)
     told = Told(plan, call, execution, verdict, captured)
@@ -115,13 +116,10 @@ def conclude(told: Told, started_at: str, *, resolve_s: float, audit: bool) -> R
         )
     result = _result(told, told.verdict, started_at, resolve_s)
     if audit:
+        from ocisbx.audit import write_audit  # noqa: PLC0415 -- for the end: a supervisor waits without
+
         write_audit(result, told.plan.workdir)
     return result
-
-
-def now_utc() -> str:
-    """For `started_at`."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def turn(plan: Plan, waiting: Waiting) -> AbstractContextManager[Slot | None]:
@@ -153,14 +151,14 @@ def _launch(plan: Plan, call: Call, hold: Hold, slot: Slot | None) -> Launched:
             hold(execution)
         verdict = execution.wait()
         assert verdict is not None
-        captured = execution.stdio.finish(keep=False)
+        captured = execution.stdio.finish(keep=call.keep_in is not None)
     execution.clock.cleaned = time.monotonic()
     return execution, verdict, captured
 
 
-def _launch_with_less(
-    plan: Plan, error: CgroupError, renewal: Renewal, launch: Callable[[Plan], Launched]
-) -> tuple[Plan, Launched]:
+def launch_with_less(
+    plan: Plan, error: CgroupError, renewal: Renewal, launch: Callable[[Plan], T]
+) -> tuple[Plan, T]:
     """With what this host has by now (a controller may be gone), else without any cgroup: what a
     preset wishes is declared as not held. It is for this call only: why it failed may have passed
     by the next.
@@ -179,7 +177,7 @@ def _launch_with_less(
     return fresh, launch(fresh)
 
 
-def _choose_again(plan: Plan, renewal: Renewal | None) -> Plan | None:
+def choose_again(plan: Plan, renewal: Renewal | None) -> Plan | None:
     """A plan on what proves sound now; None: nothing does, or only what holds less."""
     if renewal is None:
         return None

@@ -56,6 +56,8 @@ class Driven:
             Ways(self._terminate, self._kill_inside, self._kill_all, self._give_up)
         )
         self._wishes = Wishes()
+        # What else the loop waits for: descriptors, and what is done when one can be read.
+        self.attended: dict[int, Callable[[], object]] = {}
         self._init = InitChannel()
         self._ready = False
         self._started = False
@@ -79,9 +81,10 @@ class Driven:
         """Signal the payload's process; from any thread."""
         self._wishes.add(lambda: self._send(number, protocol.Target.PAYLOAD))
 
-    def cancel(self) -> None:
-        """End it: SIGTERM, the grace, SIGKILL; asked again, SIGKILL. From any thread."""
-        self._wishes.add(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s))
+    def cancel(self, grace_s: float | None = None) -> None:
+        """End it: SIGTERM, a grace, SIGKILL; asked again, SIGKILL. From any thread."""
+        begin = self._ending.begin
+        self._wishes.add(lambda: begin(Reason.CANCEL, time.monotonic(), self._grace(grace_s)))
 
     def end_now(self, reason: Reason) -> None:
         """SIGKILL inside, at once; for the loop's own thread."""
@@ -94,10 +97,9 @@ class Driven:
         """Whether the init was given the payload: then it must not be run a second time."""
         return self._ready
 
-    @property
-    def _grace_s(self) -> float:
+    def _grace(self, given_s: float | None) -> float:
         # Before the payload runs there is nobody to be graceful to.
-        return self._plan.grace_s if self._ready else 0.0
+        return (self._plan.grace_s if given_s is None else given_s) if self._ready else 0.0
 
     # ------------------------------------------------------------------------------- the loop
     def _turn(self, until: float | None) -> None:
@@ -112,7 +114,8 @@ class Driven:
 
     def _watched(self) -> list[Watched]:
         """All that the loop waits for at this moment."""
-        found = [Watched(self._wishes.descriptor, select.POLLIN, self._wishes.take)]
+        attended = {self._wishes.descriptor: self._wishes.take, **self.attended}
+        found = [Watched(fd, select.POLLIN, action) for fd, action in attended.items()]
         if self._init.is_open:
             found.append(Watched(self._init.fileno(), select.POLLIN, self._take_packet))
         # What was read of the caller's input before the payload is there would be lost to a second

@@ -46,11 +46,13 @@ class PayloadStdio:
             return
         try:
             self.stdout = self._output(
-                "stdout", self._sink(call.stdout, directory, f"{prefix}stdout"), call.on_stdout
+                "stdout", _sink(call, call.stdout, directory, f"{prefix}stdout"), call.on_stdout
             )
             if not plan.combine:
                 self.stderr = self._output(
-                    "stderr", self._sink(call.stderr, directory, f"{prefix}stderr"), call.on_stderr
+                    "stderr",
+                    _sink(call, call.stderr, directory, f"{prefix}stderr"),
+                    call.on_stderr,
                 )
             if call.stdin is not None:
                 self.stdin = self._input(call.stdin)
@@ -85,10 +87,6 @@ class PayloadStdio:
         for stream in self.streams:
             stream.close()
 
-    @staticmethod
-    def _sink(forward: int | None, directory: str, name: str) -> Sink:
-        return FileSink(directory, name) if forward is None else ForwardSink(forward)
-
     def _output(self, name: str, sink: Sink, on_data: Callable[[bytes], None] | None) -> int:
         ours, theirs = os.pipe()
         self.streams.append(
@@ -113,3 +111,9 @@ class PayloadStdio:
         # A payload that is somebody else outside could not reopen its own /dev/stdout.
         if self._owner is not None:
             os.fchown(descriptor, *self._owner)
+
+
+def _sink(call: Call, forward: int | None, directory: str, name: str) -> Sink:
+    if forward is not None:
+        return ForwardSink(forward)
+    return FileSink(call.keep_in or directory, name, lasting=call.keep_in is not None)
