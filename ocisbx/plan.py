@@ -221,6 +221,20 @@ class Plan(NamedTuple):
             del document["linux"]["cgroupsPath"]
         return document
 
+    def for_commands(self) -> Plan:
+        """What a further command in one of its containers needs of it: a few kilobytes."""
+        return self._replace(
+            template=Template(("",), ()),
+            nodes=(),
+            shown=(),
+            guards=(),
+            placeholders=(),
+            covers=(),
+            verified=(),
+            warnings=(),
+            sandbox_toml="",
+        )
+
     def policy(self) -> dict[str, Any]:
         """What config.json cannot say of what holds: for the owner's record, and so for others."""
         return {

@@ -58,6 +58,7 @@ class Driven:
         self._wishes = Wishes()
         # What else the loop waits for: descriptors, and what is done when one can be read.
         self.attended: dict[int, Callable[[], object]] = {}
+        self._alarm: tuple[float, Callable[[], object]] | None = None
         self._init = InitChannel()
         self._ready = False
         self._started = False
@@ -85,6 +86,10 @@ class Driven:
         """End it: SIGTERM, a grace, SIGKILL; asked again, SIGKILL. From any thread."""
         begin = self._ending.begin
         self._wishes.add(lambda: begin(Reason.CANCEL, time.monotonic(), self._grace(grace_s)))
+
+    def set_alarm(self, at: float, action: Callable[[], object]) -> None:
+        """Have the loop do this once, at that moment of time.monotonic(); for its own thread."""
+        self._alarm = (at, action)
 
     def end_now(self, reason: Reason) -> None:
         """SIGKILL inside, at once; for the loop's own thread."""
@@ -133,13 +138,17 @@ class Driven:
 
     def _moments(self) -> list[float | None]:
         """When something falls due."""
-        return [self._timeout_at, self._cleanup_at, self._ending.next_at]
+        alarm_at = None if self._alarm is None else self._alarm[0]
+        return [self._timeout_at, self._cleanup_at, self._ending.next_at, alarm_at]
 
     def _advance(self, now: float) -> None:
         """Let time pass, and see whether all is over."""
         if self._timeout_at is not None and now >= self._timeout_at:
             self._timeout_at = None
             self._on_timeout(now)
+        if self._alarm is not None and now >= self._alarm[0]:
+            (_, action), self._alarm = self._alarm, None
+            action()
         self._ending.advance(now)
         if self._cleanup_at is not None and now >= self._cleanup_at:
             self._cleanup_at = None

@@ -267,6 +267,13 @@ class OciExecution(Driven):
         self.stdio.release()
 
     # ------------------------------------------------------------------------------ the ending
+    def _kill_inside(self) -> None:
+        if self._waits and not self._ready:
+            # Its init hears a hang-up, and ends with all that runs beside it.
+            self._hang_up()
+        else:
+            super()._kill_inside()
+
     def _kill_all(self) -> None:
         """From outside: the whole cgroup, and process 1."""
         if self.box is not None:

@@ -24,9 +24,15 @@ from ocisbx.probe.processes import pid_namespace, start_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
+
+    class Answer(Protocol):
+        """How to answer: once, with a descriptor where one is asked for."""
+
+        def __call__(self, document: dict[str, Any], descriptor: int | None = None) -> None: ...
 
     # Given the verb, its members and how to answer (once, now or later).
-    Handler = Callable[[str, dict[str, Any], "Callable[[dict[str, Any]], None]"], None]
+    Handler = Callable[[str, dict[str, Any], "Answer"], None]
 
 # Of this user, at once; further ones wait to be accepted.
 MAX_CLIENTS = 128
@@ -121,10 +127,11 @@ class Control:
             self._drop(client)
             return
 
-        def answer(document: dict[str, Any]) -> None:
+        def answer(document: dict[str, Any], descriptor: int | None = None) -> None:
             # Who does not wait for the answer does not get it.
+            given = [] if descriptor is None else [descriptor]
             with contextlib.suppress(OSError):
-                client.send(encode(document))
+                socket.send_fds(client, [encode(document)], given)
 
         try:
             verb, members = decode_request(data)

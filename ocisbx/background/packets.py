@@ -74,6 +74,7 @@ MEMBERS: Final[dict[str, dict[str, Any]]] = {
     "signal": {"number": _is_signal},
     "stop": {"grace_s": _is_grace},
     "usage": {},
+    "orders": {},
 }
 
 
@@ -147,6 +148,31 @@ def peer_uid(connection: socket.socket) -> int:
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     uid: int = _CREDENTIALS.unpack(raw)[1]
     return uid
+
+
+def ask_orders(container_id: str) -> tuple[dict[str, Any], socket.socket] | None:
+    """What a further command in this container needs: its plan and its cgroup, and the socket on
+    which its init takes orders; None: there is no supervisor (any more).
+
+    Raises:
+        OcisbxError: what the supervisor says is wrong.
+    """
+    client = connect(container_id)
+    if client is None:
+        return None
+    with client:
+        client.settimeout(ANSWER_S)
+        try:
+            client.send(encode({"verb": "orders"}))
+            data, descriptors, _, _ = socket.recv_fds(client, PACKET_BYTES, 1)
+        except (BrokenPipeError, ConnectionResetError):
+            return None
+    answer = decode(data) if data else {}
+    if "error" in answer:
+        raise error_of(answer["error"])
+    if not descriptors:
+        return None
+    return answer["ok"], socket.socket(fileno=descriptors[0])
 
 
 def ask(container_id: str, verb: str, **members: Any) -> dict[str, Any] | None:  # noqa: ANN401 -- as JSON has them

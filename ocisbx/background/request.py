@@ -40,6 +40,9 @@ class Request(NamedTuple):
     start_timeout_s: float | None
     stdin: int | None
     parent: int | None
+    # A session ends when nothing was asked of it for so long, or when it is so old.
+    idle_s: float | None = None
+    lifetime_s: float | None = None
 
     def to_json(self) -> str:
         return json.dumps(self._replace(plan=None)._asdict() | {"plan": self.plan.to_json()})  # type: ignore[arg-type]
