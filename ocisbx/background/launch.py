@@ -8,6 +8,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from ocisbx.backends.gc import sweep
 from ocisbx.backends.oci import new_id
 from ocisbx.background.packets import error_of
 from ocisbx.background.request import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from ocisbx.backends.base import Call
     from ocisbx.calls import Renewal
+    from ocisbx.command import Child
     from ocisbx.plan import Plan
 
 # What of the caller's environment decides where things are and what may run.
@@ -36,14 +38,10 @@ HANDED_ON = (
     "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "DBUS_SESSION_BUS_ADDRESS",
     "OCISBX_MAX_SANDBOXES",
 )  # fmt: skip
-# A process that is nobody's child leaves no zombie to a caller that lives for long. The fork is of
-# an interpreter that has imported nothing yet.
-BOOT = (
-    "import os, sys; sys.argv[-1] == 'again' or (os.fork() and os._exit(0)); "
-    "sys.path.append(sys.argv[1]); from ocisbx.background.supervisor import main; main()"
-)
+HERE = os.path.dirname(os.path.abspath(__file__))
+BOOT = f"{HERE}/boot.py"
 # The directory that holds the package.
-HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HOME = os.path.dirname(os.path.dirname(HERE))
 
 
 class Options(NamedTuple):
@@ -71,6 +69,8 @@ def launch(plan: Plan, call: Call, renewal: Renewal | None, options: Options) ->
         OcisbxError: it cannot be created, or started; nothing is left of it.
     """
     plan.commands.check(call.argv)
+
+    sweep()
 
     def attempt(plan: Plan) -> str | NeverRan:
         return _attempt(plan, call, options)
@@ -110,11 +110,17 @@ def _attempt(plan: Plan, call: Call, options: Options) -> str | NeverRan:
     ours, theirs = socket.socketpair()
     with ours:
         try:
-            _spawn(request.id, descriptors | {CALLER_FD: theirs.fileno()})
+            child = _spawn(request.id, descriptors | {CALLER_FD: theirs.fileno()})
         finally:
             theirs.close()
             if stdin is not None and not borrowed:
                 os.close(stdin)
+        # Where it is dead, what it said before is still to be read.
+        with contextlib.suppress(OSError):
+            send_request(ours, request)
+        # What was started goes on as nobody's child.
+        child.wait()
+        child.close()
         return _hear(ours, request, options.tell)
 
 
@@ -130,7 +136,7 @@ def _input(source: bytes | int | None) -> tuple[int | None, bool]:
     return descriptor, False
 
 
-def _spawn(container_id: str, descriptors: dict[int, int]) -> None:
+def _spawn(container_id: str, descriptors: dict[int, int]) -> Child:
     places = find_places()
     ensure(places.cache)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -138,8 +144,8 @@ def _spawn(container_id: str, descriptors: dict[int, int]) -> None:
     small = ["-I", "-S", "-OO", "-X", f"pycache_prefix={ensure(places.bytecode)}"]
     handed = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
     try:
-        child = spawn(
-            [sys.executable, *small, "-c", BOOT, HOME, container_id],
+        return spawn(
+            [sys.executable, *small, BOOT, HOME, container_id],
             descriptors={0: null, 1: null, 2: null, **descriptors},
             environment={**ENVIRONMENT, **handed},
         )
@@ -151,17 +157,12 @@ def _spawn(container_id: str, descriptors: dict[int, int]) -> None:
         ) from error
     finally:
         os.close(null)
-    child.wait()
-    child.close()
 
 
 def _hear(
     connection: socket.socket, request: Request, tell: Callable[[str], None]
 ) -> str | NeverRan:
     """What comes of it, in the supervisor's words."""
-    # Where it is dead, what it said before is still to be read.
-    with contextlib.suppress(OSError):
-        send_request(connection, request)
     for line in read_lines(connection):
         if "say" in line:
             tell(str(line["say"]))

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ocisbx.backends.base import Call, Step
 from ocisbx.backends.names import claim_name, release_name
@@ -26,7 +26,7 @@ from ocisbx.background.times import TimesWriter
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.record import new_record
 from ocisbx.calls import Waiting, run_plan
-from ocisbx.command import SpawnError, become
+from ocisbx.command import SpawnError, become, go_on_alone
 from ocisbx.errors import BundleError, InvalidState, OcisbxError
 from ocisbx.probe.processes import resident_bytes
 
@@ -57,21 +57,14 @@ def main() -> None:
         with contextlib.suppress(SpawnError):
             become([*sys.orig_argv, AGAIN], os.environ)
     caller = socket.socket(fileno=CALLER_FD)
-    slim()
     try:
-        Supervision(caller, read_request(caller)).carry_out()
+        request = read_request(caller)
+        # A process that is nobody's child leaves no zombie to a caller that lives for long.
+        go_on_alone()
+        Supervision(caller, request).carry_out()
     finally:
         # Everything is written and closed; to take the interpreter down costs 5 ms.
         os._exit(0)
-
-
-def slim() -> None:
-    """Let go of what typing keeps of each NamedTuple for those who would look: 300 KiB."""
-    for module in list(sys.modules.values()):
-        for kind in list(vars(module).values()):
-            if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
-                kind.__annotations__ = {}
-                cast("Any", kind.__new__).__annotations__ = {}
 
 
 class Supervision:
