@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ocisbx.pool.pool import Pool
     from ocisbx.result import RunResult, Termination
     from ocisbx.sandbox import AsyncSandbox, Sandbox, arun, run
+    from ocisbx.session.session import Session
 
 __all__ = [
     "AsyncSandbox",
@@ -55,6 +56,7 @@ __all__ = [
     "RuntimeMissing",
     "Sandbox",
     "SandboxConfig",
+    "Session",
     "TerminalError",
     "Termination",
     "Unsupported",
@@ -70,6 +72,7 @@ _HOMES = {
     "Sandbox": "sandbox",
     "Pool": "pool.pool",
     "SandboxConfig": "config",
+    "Session": "session.session",
     "Termination": "result",
     "arun": "sandbox",
     "run": "sandbox",

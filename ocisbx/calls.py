@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ocisbx.backends.base import Call
-    from ocisbx.backends.beside import SideExecution
+    from ocisbx.backends.driven import Driven
     from ocisbx.backends.execution import OciExecution
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
@@ -100,7 +100,7 @@ class Told(NamedTuple):
 
     plan: Plan
     call: Call
-    execution: OciExecution | SideExecution
+    execution: Driven
     verdict: Verdict | Failure
     captured: tuple[Captured, Captured]
 
@@ -234,7 +234,7 @@ def _result(told: Told, verdict: Verdict, started_at: str, resolve_s: float) -> 
     )
 
 
-def _enforcement(plan: Plan, execution: OciExecution | SideExecution) -> dict[str, Enforced]:
+def _enforcement(plan: Plan, execution: Driven) -> dict[str, Enforced]:
     """What held, to the end."""
     entries = dict(plan.enforcement)
     for name in {limit_name(file) for file in execution.lost_limits} & entries.keys():

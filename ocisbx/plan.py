@@ -232,7 +232,6 @@ class Plan(NamedTuple):
             covers=(),
             verified=(),
             warnings=(),
-            sandbox_toml="",
         )
 
     def policy(self) -> dict[str, Any]:

@@ -74,7 +74,9 @@ class Sandbox:
         self._resolve_s = time.monotonic() - started
         return plan
 
-    def _renewal(self) -> Renewal:
+    def renewal(self) -> Renewal:
+        """How its plan is made anew when the runtime proves unsound."""
+
         def keep(plan: Plan) -> None:
             self._plan = plan
 
@@ -113,7 +115,7 @@ class Sandbox:
             call,
             resolve_s=self._resolve_s,
             audit=self._audit,
-            renewal=self._renewal(),
+            renewal=self.renewal(),
         )
 
     def start(
@@ -147,7 +149,7 @@ class Sandbox:
                 resolve_s=resolve_s,
                 audit=audit,
                 hold=hold,
-                renewal=self._renewal(),
+                renewal=self.renewal(),
                 waiting=Waiting(pause),
             )
         )
@@ -173,7 +175,7 @@ class Sandbox:
             options = Options(
                 start=False, audit=self._audit, resolve_s=self._resolve_s, parent=parent
             )
-            made = launch(plan, call, self._renewal(), options)
+            made = launch(plan, call, self.renewal(), options)
         return Container.find(cast("str", made))
 
     async def arun(

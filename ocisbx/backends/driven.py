@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ocisbx.backends.base import Call
     from ocisbx.backends.stdio import PayloadStdio
     from ocisbx.plan import Plan
+    from ocisbx.result import ResourceUsage
 
 # From the init's report to the runtime's own end (deleting its state): bounded, then by force.
 CLEANUP_S = 10.0
@@ -90,6 +91,14 @@ class Driven:
     def set_alarm(self, at: float, action: Callable[[], object]) -> None:
         """Have the loop do this once, at that moment of time.monotonic(); for its own thread."""
         self._alarm = (at, action)
+
+    def usage(self) -> ResourceUsage:
+        """What the payload and all that it started used, as far as it was measured."""
+        raise NotImplementedError
+
+    def capture_path(self, stream: str) -> str:
+        """Where this stream's capture lies while the payload runs."""
+        return self.stdio.capture_path(stream)
 
     def end_now(self, reason: Reason) -> None:
         """SIGKILL inside, at once; for the loop's own thread."""

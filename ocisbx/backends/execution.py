@@ -132,10 +132,6 @@ class OciExecution(Driven):
         enters = self.box is not None and self._client.quirks.enters_cgroup
         return f"{self.box.path}/{INNER}" if self.box is not None and enters else None
 
-    def capture_path(self, stream: str) -> str:
-        """Where this stream's capture lies while the payload runs."""
-        return f"{self._bundle.path}/{stream}"
-
     def usage(self) -> ResourceUsage:
         """What the payload and all that it started used, as far as it was measured."""
         runtime = None if self._child is None else self._child.status

@@ -39,6 +39,7 @@ class PayloadStdio:
         self.stderr: int | None = None
         self.feeder: InputFeeder | None = None
         self.streams: list[OutputStream] = []
+        self._captures = f"{call.keep_in or directory}/{prefix}"
         self._owner = plan.owner
         self._cap_bytes = plan.max_output_bytes
         self._on_limit = on_limit if plan.on_output_limit == "kill" else None
@@ -59,6 +60,10 @@ class PayloadStdio:
         except BaseException:
             self.close()
             raise
+
+    def capture_path(self, stream: str) -> str:
+        """Where the capture of `stdout` or `stderr` lies, once something came."""
+        return self._captures + stream
 
     @property
     def closed(self) -> bool:

@@ -46,12 +46,16 @@ HOME = os.path.dirname(os.path.dirname(HERE))
 
 class Options(NamedTuple):
     """How a container is brought into the background. `start`: at once, else it is created only.
-    `parent`: a pidfd of the process whose end ends it; `tell` is told what takes long."""
+    `parent`: a pidfd of the process whose end ends it; `idle_s`, `lifetime_s`,
+    `parent_id`: of a session; `tell` is told what takes long."""
 
     start: bool
     audit: bool = True
     resolve_s: float = 0.0
     parent: int | None = None
+    idle_s: float | None = None
+    lifetime_s: float | None = None
+    parent_id: str = ""
     tell: Callable[[str], None] = lambda _: None
 
 
@@ -68,7 +72,8 @@ def launch(plan: Plan, call: Call, renewal: Renewal | None, options: Options) ->
     Raises:
         OcisbxError: it cannot be created, or started; nothing is left of it.
     """
-    plan.commands.check(call.argv)
+    if call.argv:
+        plan.commands.check(call.argv)
 
     sweep()
 
@@ -104,6 +109,9 @@ def _attempt(plan: Plan, call: Call, options: Options) -> str | NeverRan:
         start_timeout_s=call.start_timeout_s,
         stdin=None if stdin is None else STDIN_FD,
         parent=None if options.parent is None else PARENT_FD,
+        idle_s=options.idle_s,
+        lifetime_s=options.lifetime_s,
+        parent_id=options.parent_id,
     )
     given = {STDIN_FD: stdin, PARENT_FD: options.parent}
     descriptors = {number: ours for number, ours in given.items() if ours is not None}

@@ -43,6 +43,7 @@ class Request(NamedTuple):
     # A session ends when nothing was asked of it for so long, or when it is so old.
     idle_s: float | None = None
     lifetime_s: float | None = None
+    parent_id: str = ""
 
     def to_json(self) -> str:
         return json.dumps(self._replace(plan=None)._asdict() | {"plan": self.plan.to_json()})  # type: ignore[arg-type]

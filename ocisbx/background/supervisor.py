@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,20 +24,19 @@ from ocisbx.background.ending import make_directory, write_ending, write_started
 from ocisbx.background.packets import error_document
 from ocisbx.background.request import CALLER_FD, Request, read_request, send_line
 from ocisbx.background.times import TimesWriter
+from ocisbx.background.used import last_used
 from ocisbx.bundle.directory import remove_tree
-from ocisbx.bundle.record import new_record
+from ocisbx.bundle.record import boot_s, new_record
 from ocisbx.calls import Waiting, run_plan
 from ocisbx.command import SpawnError, become, go_on_alone
 from ocisbx.errors import BundleError, InvalidState, OcisbxError
 from ocisbx.probe.processes import resident_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ocisbx.backends.execution import OciExecution
+    from ocisbx.background.control import Answer
     from ocisbx.result import RunResult
 
-    Answer = Callable[[dict[str, Any]], None]
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Who had to compile our modules has twice as much as who found them compiled.
@@ -80,6 +80,7 @@ class Supervision:
             list(request.argv),
             plan.workdir,
             f"{plan.runtime.name} {plan.runtime.version}",
+            request.parent_id,
         )
         self._events = Events()
         self._execution: OciExecution | None = None
@@ -190,11 +191,14 @@ class Supervision:
     def _hold(self, execution: OciExecution) -> None:
         self._execution = execution
         execution.attended[self._events.fileno()] = self._events.turn
+        if not self._request.argv:
+            self._watch_idleness(execution)
         if self._called_off:
             execution.cancel()
 
     def _on_step(self, step: Step) -> None:
-        if step is not Step.RUNNING:
+        # A session runs when it takes commands.
+        if step is not (Step.RUNNING if self._request.argv else Step.CREATED):
             return
         self._running = True
         with contextlib.suppress(OSError):
@@ -203,6 +207,22 @@ class Supervision:
         self._tell({"started": self._record.id})
         self._let_go()
         gc.collect()
+
+    def _watch_idleness(self, execution: OciExecution) -> None:
+        """End a session that is too old, or was not used for too long; else look again in time."""
+        now, record = boot_s(), self._record
+        ends = []
+        if self._request.lifetime_s is not None:
+            ends.append(record.created_boot_s + self._request.lifetime_s)
+        if self._request.idle_s is not None:
+            ends.append(last_used(record.path, record.created_boot_s) + self._request.idle_s)
+        if not ends:
+            return
+        if now >= min(ends):
+            execution.cancel()
+            return
+        wake_at = time.monotonic() + min(ends) - now
+        execution.set_alarm(wake_at, partial(self._watch_idleness, execution))
 
     def _pause(self, seconds: float) -> None:
         self._events.turn(seconds)
@@ -225,6 +245,11 @@ class Supervision:
             answer({"error": error_document(self._refusal("has been started already"))})
         elif self._execution is None or not self._running:
             answer({"error": error_document(self._refusal("has not been started"))})
+        elif verb == "orders":
+            plan = self._request.plan.for_commands().to_json()
+            box = self._execution.box
+            cgroup = "" if box is None else box.path
+            answer({"ok": {"plan": plan, "cgroup": cgroup}}, self._execution.init_socket)
         else:
             answer({"ok": self._act(self._execution, verb, members)})
 

@@ -62,6 +62,8 @@ class Record(NamedTuple):
     command: list[str]
     workdir: str
     runtime: str
+    # The session that started it; empty: none did.
+    parent: str = ""
 
     @property
     def path(self) -> str:
@@ -88,7 +90,12 @@ def directory_of(container_id: str) -> str:
 
 
 def new_record(
-    container_id: str, name: str | None, command: list[str], workdir: str, runtime: str
+    container_id: str,
+    name: str | None,
+    command: list[str],
+    workdir: str,
+    runtime: str,
+    parent: str = "",
 ) -> Record:
     """The record of a container that this process supervises."""
     pid = os.getpid()
@@ -101,6 +108,7 @@ def new_record(
         command=command,
         workdir=workdir,
         runtime=runtime,
+        parent=parent,
     )
 
 
@@ -124,7 +132,7 @@ def read_record(container_id: str) -> Record | None:
 def _is_sound(record: Record) -> bool:
     fields: dict[str, Any] = record._asdict()
     numbers = (fields["created_boot_s"], *record.supervisor[:3])
-    texts = [fields[name] for name in ("created_at", "workdir", "runtime")]
+    texts = [fields[name] for name in ("created_at", "workdir", "runtime", "parent")]
     words = fields["command"]
     return (
         all(type(number) in (int, float) for number in numbers)
