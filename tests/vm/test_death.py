@@ -31,6 +31,7 @@ from tests.vm.rig import (
     ours,
     runtime,
     sandboxes,
+    up,
     value,
     write,
 )
@@ -169,7 +170,7 @@ import os, signal, sys
 import ocisbx
 from ocisbx.backends.base import Call, Step
 from ocisbx.calls import run_plan
-plan = ocisbx.Sandbox(runtime={"names": [sys.argv[1]]}, limits={"pids": 20}).resolve()
+plan = ocisbx.Sandbox(runtime={"names": [sys.argv[1]]}, limits={"pids": 100}).resolve()
 def on_step(step):
     if step == Step.RUNNING:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -202,9 +203,7 @@ def test_a_driver_in_a_scope_of_its_own_dies(fast: Box, name: str) -> None:
 
 def test_a_record_of_another_boot_or_place_kills_nobody(fast: Box) -> None:
     """`gc` touches the cgroup only that is the record's own by its name."""
-    with fast.sandbox(limits=LIMITS).start(["sleep", "1000"]) as running:
-        assert eventually(lambda: running.id and sandboxes(), PATIENCE_S)
-        path = box_of(running.id)
+    with up(fast) as (running, path):
         record = json.loads((fast.bundles / running.id / "owner.json").read_text(encoding="utf-8"))
         for name, text in (("0123", str(path)), ("4567", f"{path}/../{path.name}")):
             forged = fast.bundles / name
