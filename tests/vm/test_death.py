@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ocisbx.backends.base import Step
 from ocisbx.backends.gc import collect
-from ocisbx.probe.cgroups import DRIVER_LEAF
 from ocisbx.result import EnforcementState as S
 from ocisbx.result import Termination as T
 from tests.box import PYTHON, Box, eventually
-from tests.cgroups import ENTER, cgroup, members
+from tests.cgroups import cgroup, members
 from tests.command_line import ROOT
+from tests.runtimes.test_killed_driver import die_at_each_step
 from tests.vm.rig import (
     MIB,
     PATIENCE_S,
@@ -138,31 +137,9 @@ def test_the_order_of_the_blows(box: Box) -> None:
 
 
 # ----------------------------------------------------------------------------- death of the driver
-DRIVER = ROOT / "tests/runtimes/killed_driver.py"
-ROUNDS = [*(step.value for step in Step), "in between"]
-DEATHS = 2
-
-
 def test_deaths_at_each_step_and_gc(box: Box, cgroup: str) -> None:
     """As tests/runtimes/test_killed_driver.py, where no limits hold."""
-    leaf = f"{cgroup}/{DRIVER_LEAF}"
-    os.mkdir(leaf)
-    mark = str(860_000_000 + os.getpid())
-    words = [sys.executable, str(DRIVER), box.runtime.path, str(box.workspace), mark, str(DEATHS)]
-    completed = subprocess.run(
-        ["sh", "-c", ENTER, leaf, *words, json.dumps(LIMITS)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=390,
-    )
-    rounds = [json.loads(line) for line in completed.stdout.splitlines()]
-    assert [one["round"] for one in rounds] == ROUNDS, completed.stderr
-    for one in rounds:
-        assert one["deaths"] == DEATHS, one
-        assert one["collected"].isdigit(), one
-        assert one["left"] == [], one
+    die_at_each_step(box, cgroup, 2, LIMITS, 390)
 
 
 DIE = """
