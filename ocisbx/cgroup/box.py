@@ -176,6 +176,7 @@ class Box:
         """The payload is about to start: what was used so far is the runtime's."""
         # Since Linux 6.12 a write through this descriptor starts a peak of its own.
         with contextlib.suppress(OSError):
+            self._close_peak()
             self._peak = os.open(f"{self.path}/memory.peak", os.O_RDWR | os.O_CLOEXEC)
             os.write(self._peak, b"reset")
         self._before = self._last = self._read()
@@ -211,10 +212,13 @@ class Box:
 
     def remove(self) -> bool:
         """Kill what is left in it and take it away; True: it is gone."""
+        self._close_peak()
+        return remove_cgroup(self.path)
+
+    def _close_peak(self) -> None:
         if self._peak >= 0:
             os.close(self._peak)
             self._peak = -1
-        return remove_cgroup(self.path)
 
 
 def is_frozen(events: bytes) -> bool:
