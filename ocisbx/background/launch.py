@@ -21,7 +21,7 @@ from ocisbx.background.request import (
 )
 from ocisbx.calls import choose_again, launch_with_less
 from ocisbx.command import ENVIRONMENT, SpawnError, spawn
-from ocisbx.errors import CgroupError, RuntimeFailed
+from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed
 from ocisbx.places import ensure, find_places
 from ocisbx.result import Captured, RunResult
 
@@ -158,7 +158,7 @@ def _spawn(container_id: str, descriptors: dict[int, int]) -> Child:
             environment={**ENVIRONMENT, **handed},
         )
     except SpawnError as error:
-        raise RuntimeFailed(
+        raise OcisbxError(
             "no supervisor can be started",
             why=f"{sys.executable}: {error.strerror}",
             remedy="free some memory, or allow more processes (ulimit -u)",
@@ -183,7 +183,8 @@ def _hear(
             return NeverRan(RunResult.from_dict(ending["result"], Captured(), Captured()))
         elif "created" in line or "started" in line:
             return request.id
-    raise RuntimeFailed(
+    # Not a failure of the runtime's, which another one could make good.
+    raise OcisbxError(
         "the supervisor ended before the container was started",
         why="it was killed, or could not run",
         remedy="try again; `ocisbx gc` removes what it left",
