@@ -46,6 +46,7 @@ LIMIT_NAMES: dict[str, str] = {
     "io": "io",
 }
 SWAP_FILE = "memory.swap.max"
+PIDS_FILE = "pids.max"
 
 
 def limit_name(file: str) -> str:
@@ -184,6 +185,8 @@ class Box:
     def note(self) -> None:
         """The payload has ended and P/c may still be there: before Linux 6.11 a fork that was
         refused is counted where it was tried, not where the limit is."""
+        if PIDS_FILE not in self._files:
+            return
         hits = read_pids_limit_hits(f"{self.path}/{INNER}") or 0
         self._inner_pids_hits = max(hits, self._inner_pids_hits)
 
