@@ -1,0 +1,86 @@
+"""What ocisbx itself offers, each on every runtime."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ocisbx.bench.launchers import MEMORY_BYTES, PIDS, VARIANTS, Answer, Job, Opened, Row
+from ocisbx.bench.processes import TIMEOUT_S, opened, payload_of
+from ocisbx.errors import RuntimeFailed
+from ocisbx.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+CLI_OPTIONS: Mapping[str, Sequence[str]] = {
+    "default": (),
+    "no-seccomp": ("--seccomp", "none"),
+    "limits": ("--memory", str(MEMORY_BYTES), "--pids-limit", str(PIDS)),
+}
+
+
+@contextlib.contextmanager
+def open_cold(job: Job) -> Iterator[Opened]:
+    payload = job.argv
+    with Sandbox(**job.fields) as sandbox:
+
+        def call(_: int) -> Answer:
+            result = sandbox.run(payload)
+            spent = result.timings
+            own_s = spent.resolve_s + spent.bundle_s + spent.cleanup_s
+            return Answer(result.exit_code, result.stdout, result.stderr, own_s)
+
+        yield Opened(call)
+
+
+@contextlib.contextmanager
+def hold_cold(job: Job) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        sandbox = stack.enter_context(Sandbox(**job.fields))
+        for _ in range(job.lanes):
+            up = threading.Event()
+            stack.enter_context(sandbox.start(payload_of(job), on_stdout=partial(_set, up)))
+            if not up.wait(TIMEOUT_S):
+                raise RuntimeFailed("a container did not start")
+        yield
+
+
+def _set(event: threading.Event, _: bytes) -> None:
+    event.set()
+
+
+@contextlib.contextmanager
+def open_cli(job: Job) -> Iterator[Opened]:
+    assert job.target is not None
+    script = os.path.join(os.path.dirname(sys.executable), "ocisbx")
+    program = [script] if os.access(script, os.X_OK) else [sys.executable, "-P", "-m", "ocisbx"]
+    options = ["--runtime", job.target.path, "--workspace", job.workspace]
+    if job.target.platform is not None:
+        options += ["--platform", job.target.platform]
+    start = [*program, "run", *options, *CLI_OPTIONS[job.variant], "--"]
+    yield opened(job, lambda _, payload: [*start, *payload], os.environ)
+
+
+OURS: tuple[Row, ...] = (
+    Row(
+        "cold",
+        "Sandbox.run() in a long-lived process: a fresh container of the default preset (the same "
+        "config.json as the bare runtime's), with our init, verdict, captured output, audit log",
+        open_cold,
+        hold_cold,
+        runtime=True,
+        variants=frozenset(VARIANTS),
+    ),
+    Row(
+        "command line",
+        "`ocisbx run -- COMMAND` with its plan cached: a Python process and a fresh container",
+        open_cli,
+        runtime=True,
+        variants=frozenset(VARIANTS),
+    ),
+)
