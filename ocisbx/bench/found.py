@@ -30,7 +30,12 @@ def find_launchers(
     runtimes: Sequence[str], tell: Callable[[str], None]
 ) -> tuple[list[Launcher], list[Absent]]:
     """What is present, in the order of the table, and what is not; `runtimes`: names or paths, of
-    which the newest of each name is taken; none: of all names."""
+    which the newest of each name is taken; none: of all names. Raises ConfigError."""
+    for name in runtimes:
+        if not name.startswith("/") and name not in KNOWN_NAMES:
+            raise ConfigError(
+                f"{name} is not a runtime", remedy=f"one of {', '.join(KNOWN_NAMES)}, or a path"
+            )
     launchers: list[Launcher] = []
     absent: list[Absent] = []
     for row in PEERS:
@@ -79,9 +84,10 @@ def _find_peer(row: Row) -> Launcher | Absent:
         )
     except (OSError, command.CommandTimeout) as error:
         return Absent(row.name, f"{path} cannot be started: {error}")
-    said = (done.stdout or done.stderr).decode(errors="replace").strip()
     if not done.status.ok:
+        said = done.stderr.decode(errors="replace").strip()
         return Absent(row.name, f"{path}: {said.splitlines()[-1] if said else done.status}")
+    said = (done.stdout or done.stderr).decode(errors="replace").strip()
     return Launcher(row.name, row.title(None), row.words, path, said.split("\n")[0])
 
 
@@ -89,11 +95,6 @@ def _chosen(asked: Sequence[str]) -> list[RuntimeBinary]:
     """The newest of each name that was asked for, and each that was asked for by its path."""
     paths = [word for word in asked if word.startswith("/")]
     names = [word for word in asked if not word.startswith("/")] if asked else list(KNOWN_NAMES)
-    for name in names:
-        if name not in KNOWN_NAMES:
-            raise ConfigError(
-                f"{name} is not a runtime", remedy=f"one of {', '.join(KNOWN_NAMES)}, or a path"
-            )
     everything = find_runtimes(paths)
     chosen = [binary for binary in everything if binary.path in paths]
     for name in sorted(names, key=KNOWN_NAMES.index):

@@ -27,7 +27,7 @@ def check(path: str) -> None:
             f"{path} is neither SVG nor PNG", remedy="let the name end with .svg or .png"
         )
     try:
-        import_module("matplotlib.pyplot")
+        import_module("matplotlib")
     except ImportError as error:
         raise ConfigError("a plot needs matplotlib", why=str(error), remedy=INSTALL) from error
 

@@ -8,7 +8,15 @@ import json
 import os
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+)
 
 from ocisbx.bench.launchers import REFERENCE
 from ocisbx.errors import ConfigError
@@ -118,7 +126,25 @@ class Load(Line):
 Key = tuple[str, str, str, int]
 Sample = LatencyRound | ThroughputRound | Memory
 AnyLine = Failure | Load | LatencyRound | ThroughputRound | Memory
-LINES: TypeAdapter[AnyLine] = TypeAdapter(AnyLine)
+
+
+def _kind(line: object) -> str:
+    """Which line it means to be."""
+    if not isinstance(line, dict) or "part" not in line:
+        return "load"
+    return "failure" if "failed" in line else str(line["part"])
+
+
+LINES: TypeAdapter[AnyLine] = TypeAdapter(
+    Annotated[
+        Annotated[Failure, Tag("failure")]
+        | Annotated[Load, Tag("load")]
+        | Annotated[LatencyRound, Tag("latency")]
+        | Annotated[ThroughputRound, Tag("throughput")]
+        | Annotated[Memory, Tag("memory")],
+        Discriminator(_kind),
+    ]
+)
 
 
 class Results:

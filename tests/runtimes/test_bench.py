@@ -1,0 +1,105 @@
+"""`ocisbx bench` on what is here: few rounds, every part, and what is left afterwards."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.box import eventually, running
+from tests.command_line import ocisbx, start
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.box import Box
+
+pytestmark = pytest.mark.runtime
+
+QUICK = ("--rounds", "2", "--batches", "1", "--idle", "2", "--concurrency", "2")
+BENCH_S = 300.0
+
+
+def bench(box: Box, *arguments: str) -> dict[str, Any]:
+    """One run on the box's runtime, as JSON; nothing of it is left but the file."""
+    temporary = box.base / "tmp"
+    temporary.mkdir(exist_ok=True)
+    line = ["bench", "--runtime", box.runtime.path, *QUICK, "--json", *arguments]
+    done = ocisbx(box, *line, env={"TMPDIR": str(temporary)}, timeout=BENCH_S)
+    assert done.returncode == 0, done.stderr
+    assert list(temporary.iterdir()) == []
+    assert box.left() == []
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def rows(found: dict[str, Any], part: str) -> dict[str, dict[str, Any]]:
+    """By launcher's first word or two, of all sections of this part."""
+    sections = [one for one in found["sections"] if one["part"] == part]
+    return {row["launcher"].partition(",")[0]: row for one in sections for row in one["rows"]}
+
+
+def titles(box: Box) -> set[str]:
+    return {"posix_spawn", f"{box.runtime.name} {box.runtime.version}", "ocisbx cold"}
+
+
+@pytest.mark.timeout(BENCH_S)
+def test_every_part_on_the_runtime_of_the_box(box: Box) -> None:
+    if box.runtime.name == "youki":
+        pytest.skip("bare youki now and then hangs")
+    words = [word for name in ("cold", box.runtime.name) for word in ("--launcher", name)]
+    found = bench(box, "--part", "all", "--workload", "true,files,output", *words)
+    assert found["failures"] == []
+    assert found["complete"]
+    latency = rows(found, "latency")
+    assert titles(box) <= set(latency)
+    bare = latency[f"{box.runtime.name} {box.runtime.version}"]
+    # A container costs more than a process, and less than ten seconds.
+    assert bare["ratio"]["value"] > 1
+    assert bare["p50_ms"] < 10_000
+    assert latency["ocisbx cold"]["own_ms"] > 0
+    assert latency["ocisbx cold"]["bare_ratio"]["value"] > 0
+    assert all(row["calls_per_s"] > 0 for row in rows(found, "throughput").values())
+    held = rows(found, "memory")
+    assert held["posix_spawn"]["processes"] == 1
+    assert held["ocisbx cold"]["processes"] >= 2
+
+
+@pytest.mark.timeout(BENCH_S)
+def test_without_a_filter(box: Box) -> None:
+    found = bench(box, "--variant", "no-seccomp", "--workload", "true", "--launcher", "cold")
+    assert titles(box) - {f"{box.runtime.name} {box.runtime.version}"} == set(
+        rows(found, "latency")
+    )
+
+
+def test_what_a_launcher_cannot_do_is_told_and_the_others_go_on(box: Box, tmp_path: Path) -> None:
+    """A runtime that is none is absent; a run of it alone has nothing to measure."""
+    stranger = tmp_path / "crun"
+    stranger.write_text("#!/bin/sh\necho crun version 1.99\n")
+    stranger.chmod(0o755)
+    done = ocisbx(box, "bench", "list", "--json", "--runtime", str(stranger))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert "crun 1.99" in {one["launcher"] for one in found["absent"]}
+    assert "posix_spawn" in {one["launcher"] for one in found["present"]}
+    done = ocisbx(box, "bench", "--runtime", str(stranger), "--launcher", "crun")
+    assert done.returncode == 125
+    assert "no launcher here has 'crun' in its name" in done.stderr
+
+
+@pytest.mark.timeout(BENCH_S)
+def test_an_interrupted_run_leaves_its_samples_and_no_process(box: Box) -> None:
+    file = box.base / "samples.jsonl"
+    line = ["bench", "--runtime", box.runtime.path, "--launcher", "cold", "--workload", "true"]
+    bench = start(box, *line, "--rounds", "100000", "--output", str(file))
+    assert eventually(lambda: file.exists() and len(file.read_text().splitlines()) > 4, 60)
+    bench.send_signal(2)
+    _, said = bench.communicate(timeout=60)
+    assert bench.returncode == 130, said
+    assert box.left() == []
+    assert eventually(lambda: not running("ocisbx.bench.worker"))
+    done = ocisbx(box, "bench", "show", "--json", str(file))
+    assert done.returncode == 0
+    assert not json.loads(done.stdout)["complete"]
