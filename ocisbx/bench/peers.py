@@ -58,7 +58,13 @@ def firejail_argv(job: Job, payload: Sequence[str]) -> list[str]:
 
 def nspawn_argv(job: Job, payload: Sequence[str]) -> list[str]:
     options = ["--quiet", f"--directory={skeleton(job)}", "--read-only", "--bind-ro=/usr"]
-    options += ["--private-users=pick", "--private-network", "--register=no", "--keep-unit"]
+    options += [
+        "--private-users=pick",
+        "--private-users-ownership=off",
+        "--private-network",
+        "--register=no",
+        "--keep-unit",
+    ]
     options += ["--as-pid2", "--no-new-privileges=yes", "--drop-capability=all", "--pipe"]
     options += ["--link-journal=no", "--resolv-conf=off", "--timezone=off", f"--machine={unique()}"]
     options += [f"--bind={job.workspace}:{job.workspace}:idmap", f"--chdir={job.workspace}"]
@@ -85,7 +91,8 @@ def podman_argv(job: Job, payload: Sequence[str]) -> list[str]:
 
 
 def docker_argv(job: Job, payload: Sequence[str]) -> list[str]:
-    return [job.program, "run", "--rm", *engine_options(job), IMAGE, *payload]
+    owner = ["--user", f"{os.getuid()}:{os.getgid()}"]
+    return [job.program, "run", "--rm", *engine_options(job), *owner, IMAGE, *payload]
 
 
 def srt_argv(job: Job, payload: Sequence[str]) -> list[str]:
@@ -96,7 +103,7 @@ def skeleton(job: Job) -> str:
     """A root without anything but mount points and the links of a merged /usr."""
     root = f"{job.scratch}/root"
     if not os.path.isdir(root):
-        for name in ("usr", "proc", "sys", "dev", "tmp", "run", "var", "etc"):
+        for name in ("usr", "proc", "sys", "dev", "tmp", "run", "var", "etc", "root"):
             os.makedirs(f"{root}/{name}")
         os.makedirs(root + job.workspace)
         for name, target in LINKS.items():
