@@ -6,12 +6,14 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ocisbx.bench.launchers import MEMORY_BYTES, PIDS, VARIANTS, Answer, Job, Opened, Row
 from ocisbx.bench.processes import TIMEOUT_S, opened, payload_of
 from ocisbx.errors import RuntimeFailed
+from ocisbx.pool.pool import Pool
 from ocisbx.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -66,6 +68,42 @@ def open_cli(job: Job) -> Iterator[Opened]:
     yield opened(job, lambda _, payload: [*start, *payload], os.environ)
 
 
+# Bigger than what is called at once, so that a call finds a member that waits; in throughput, where
+# calls follow without a pause, they soon find none, and what is measured is the refill.
+POOL_SIZE = 8
+POLL_S = 0.002
+
+
+def _fill(pool: Pool, size: int) -> None:
+    """Wait until all members are there. Raises RuntimeFailed."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while pool.counts.waiting < size:
+        if time.monotonic() > deadline:
+            raise RuntimeFailed(f"the pool did not fill: {pool.counts}")
+        time.sleep(POLL_S)
+
+
+@contextlib.contextmanager
+def open_pool(job: Job) -> Iterator[Opened]:
+    payload = job.argv
+    size = max(POOL_SIZE, 2 * job.lanes)
+    with Pool(size=size, **job.fields) as pool:
+        _fill(pool, size)
+
+        def call(_: int) -> Answer:
+            result = pool.run(payload)
+            return Answer(result.exit_code, result.stdout, result.stderr)
+
+        yield Opened(call, lambda: _fill(pool, size))
+
+
+@contextlib.contextmanager
+def hold_pool(job: Job) -> Iterator[None]:
+    with Pool(size=job.lanes, **job.fields) as pool:
+        _fill(pool, job.lanes)
+        yield
+
+
 OURS: tuple[Row, ...] = (
     Row(
         "cold",
@@ -73,6 +111,16 @@ OURS: tuple[Row, ...] = (
         "config.json as the bare runtime's), with our init, verdict, captured output, audit log",
         open_cold,
         hold_cold,
+        runtime=True,
+        variants=frozenset(VARIANTS),
+    ),
+    Row(
+        "pool",
+        "Pool.run() in a long-lived process: a container that was started before the call and runs "
+        "this one command; the same config.json and init; a pool of 8, or twice as many as calls "
+        "at once, that is full again before the next round",
+        open_pool,
+        hold_pool,
         runtime=True,
         variants=frozenset(VARIANTS),
     ),

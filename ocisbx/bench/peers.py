@@ -67,7 +67,7 @@ def nspawn_argv(job: Job, payload: Sequence[str]) -> list[str]:
     ]
     options += ["--as-pid2", "--no-new-privileges=yes", "--drop-capability=all", "--pipe"]
     options += ["--link-journal=no", "--resolv-conf=off", "--timezone=off", f"--machine={unique()}"]
-    options += [f"--bind={job.workspace}:{job.workspace}:idmap", f"--chdir={job.workspace}"]
+    options += [f"--bind={job.workspace}:{job.workspace}:rootidmap", f"--chdir={job.workspace}"]
     return [job.program, *options, *payload]
 
 
@@ -85,8 +85,7 @@ def engine_options(job: Job) -> list[str]:
 
 
 def podman_argv(job: Job, payload: Sequence[str]) -> list[str]:
-    options = [] if job.variant == "limits" else ["--cgroups", "disabled"]
-    run = ["run", "--rm", *engine_options(job), *options, "--rootfs", skeleton(job)]
+    run = ["run", "--rm", *engine_options(job), "--rootfs", skeleton(job)]
     return [job.program, "--events-backend", "none", *run, *payload]
 
 
@@ -227,11 +226,17 @@ PEERS: tuple[Row, ...] = (
     ),
     Row(
         "podman",
-        "rootless, no image (--rootfs), /usr read-only, no network, no capabilities, its default "
-        "seccomp profile, no log, no events",
+        "rootless, its configured runtime, no image (--rootfs), /usr read-only, no network, no "
+        "capabilities, its default seccomp profile, no log, no events",
         partial(open_engine, podman_argv),
         partial(hold_engine, podman_argv),
         program="podman",
+        # Its runtime is a matter of its configuration.
+        version_args=(
+            "info",
+            "--format",
+            "podman {{.Version.Version}}, {{.Host.OCIRuntime.Version}}",
+        ),
         variants=ALL_VARIANTS,
     ),
     Row(
