@@ -20,6 +20,7 @@ from ocisbx.bundle.covers import shared_covers
 from ocisbx.bundle.directory import BundleDirectory
 from ocisbx.cgroup.box import INNER
 from ocisbx.init import cell_path
+from ocisbx.places import ensure, find_places
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import CELL_ARGS, RuntimeClient
 from ocisbx.sandbox import Sandbox
@@ -39,6 +40,10 @@ ID = "{id}"
 def prepared(job: Job) -> Iterator[list[str]]:
     """Make a bundle for each lane; yields the words that lead into the runtime's namespaces."""
     plan = Sandbox(**job.fields).resolve()
+    places = find_places()
+    # What containers share is locked there.
+    for path in (places.runtime, places.bundles):
+        ensure(path)
     with contextlib.ExitStack() as stack:
         stack.enter_context(hold(plan.placeholders))
         lanes = [stack.enter_context(_lane(plan, job, number)) for number in range(job.lanes)]

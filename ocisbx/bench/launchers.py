@@ -99,10 +99,12 @@ class Answer(NamedTuple):
 
 class Opened(NamedTuple):
     """A launcher that is ready: `call` takes the number of the lane, and is timed; `settle`
-    afterwards is not (a pool fills up again)."""
+    afterwards is not (a pool fills up again). `ahead`: how many calls it has prepared, and so in a
+    batch answers faster than it could go on."""
 
     call: Callable[[int], Answer]
     settle: Callable[[], None] = lambda: None
+    ahead: int = 0
 
 
 class Row(NamedTuple):

@@ -68,8 +68,7 @@ def open_cli(job: Job) -> Iterator[Opened]:
     yield opened(job, lambda _, payload: [*start, *payload], os.environ)
 
 
-# Bigger than what is called at once, so that a call finds a member that waits; in throughput, where
-# calls follow without a pause, they soon find none, and what is measured is the refill.
+# Bigger than what is called at once, so that a call finds a member that waits.
 POOL_SIZE = 8
 POLL_S = 0.002
 
@@ -94,7 +93,7 @@ def open_pool(job: Job) -> Iterator[Opened]:
             result = pool.run(payload)
             return Answer(result.exit_code, result.stdout, result.stderr)
 
-        yield Opened(call, lambda: _fill(pool, size))
+        yield Opened(call, lambda: _fill(pool, size), ahead=size)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import tarfile
 from functools import partial
 from typing import TYPE_CHECKING
@@ -95,7 +96,8 @@ def docker_argv(job: Job, payload: Sequence[str]) -> list[str]:
 
 
 def srt_argv(job: Job, payload: Sequence[str]) -> list[str]:
-    return [job.program, "--settings", f"{job.scratch}/srt.json", *payload]
+    # It hands the words to a shell.
+    return [job.program, "--settings", f"{job.scratch}/srt.json", shlex.join(payload)]
 
 
 def skeleton(job: Job) -> str:
@@ -172,8 +174,19 @@ def hold_peer(argv: Argv, job: Job) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hold_engine(argv: Argv, job: Job) -> Iterator[None]:
-    with held(job, lambda _, payload: argv(job, payload), os.environ):
-        yield
+    names: list[str] = []
+
+    def named(_: int, payload: Sequence[str]) -> list[str]:
+        words = argv(job, payload)
+        names.append(words[words.index("--name") + 1])
+        return words
+
+    with held(job, named, os.environ):
+        try:
+            yield
+        finally:
+            # They outlive the client that started them.
+            ask(job.program, "rm", "--force", *names)
 
 
 @contextlib.contextmanager

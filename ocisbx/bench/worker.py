@@ -95,21 +95,34 @@ def _measure(job: Job, opened: Opened, request: Request) -> dict[str, Any]:
 
 
 def _batch(job: Job, opened: Opened, seconds: float) -> dict[str, Any]:
-    """Calls in all lanes, one after the other in each, begun in so many seconds."""
+    """Calls in all lanes, one after the other in each, begun in so many seconds, after those that
+    were prepared."""
     took_s: list[float] = []
     trouble: list[Exception] = []
-    started = time.perf_counter()
+    started = 0.0
+
+    def start() -> None:
+        nonlocal started
+        started = time.perf_counter()
+
+    barrier = threading.Barrier(job.lanes, start)
 
     def work(lane: int) -> None:
         try:
-            before = time.perf_counter()
+            for _ in range(-(-opened.ahead // job.lanes)):
+                _check(job, opened.call(lane))
+            barrier.wait()
+            before = started
             while before - started < seconds and not trouble:
                 _check(job, opened.call(lane))
                 after = time.perf_counter()
                 took_s.append(after - before)
                 before = after
+        except threading.BrokenBarrierError:
+            return
         except Exception as error:  # noqa: BLE001 -- raised in the thread that asked
             trouble.append(error)
+            barrier.abort()
 
     threads = [threading.Thread(target=work, args=(lane,)) for lane in range(job.lanes)]
     for thread in threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import time
@@ -51,13 +52,17 @@ class Held(NamedTuple):
 
 
 def held_by(pid: int, mark: str, but: str) -> Held:
-    """All below process `pid`, and every process that has `mark` in its arguments, with what is
-    below it; none that has the argument `but`."""
-    found = {child.pid: child for child in psutil.Process(pid).children(recursive=True)}
+    """All below process `pid`; and every process that has `mark` in its arguments, with what is
+    below it and those above it that are there for it. None that has the argument `but`."""
+    root = psutil.Process(pid)
+    found = {one.pid: one for one in root.children(recursive=True)}
+    # Ours, and those of the whole system.
+    shared = {1, pid, *(one.pid for one in root.parents())}
     for process in psutil.process_iter(["cmdline"]):
-        if any(mark in word for word in process.info["cmdline"] or ()):
-            family = [process, *process.children(recursive=True)]
-            found |= {one.pid: one for one in family}
+        if not any(mark in word for word in process.info["cmdline"] or ()):
+            continue
+        above = itertools.takewhile(lambda one: one.pid not in shared, process.parents())
+        found |= {one.pid: one for one in (process, *process.children(recursive=True), *above)}
     counted = [one for one in found.values() if but.encode() not in command_line(one.pid)]
     total = 0
     for process in counted:
