@@ -75,6 +75,17 @@ GOALS: tuple[Goal, ...] = (
     ),
     *(
         Goal(
+            "session command, x spawn",
+            "latency",
+            "true",
+            f"ocisbx session, {name}",
+            _of("ratio"),
+            1.5,
+        )
+        for name in ("crun", "runc")
+    ),
+    *(
+        Goal(
             "cold, x bare runtime",
             "latency",
             "true",

@@ -39,7 +39,9 @@ class Target(NamedTuple):
 
     @property
     def title(self) -> str:
-        return f"{self.name} {self.version}" + (f" ({self.platform})" if self.platform else "")
+        # gVisor's is a day and a commit.
+        version = self.version.partition("-")[0]
+        return f"{self.name} {version}" + (f" ({self.platform})" if self.platform else "")
 
 
 class Job(NamedTuple):

@@ -15,6 +15,7 @@ from ocisbx.bench.processes import TIMEOUT_S, opened, payload_of
 from ocisbx.errors import RuntimeFailed
 from ocisbx.pool.pool import Pool
 from ocisbx.sandbox import Sandbox
+from ocisbx.session.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -103,6 +104,18 @@ def hold_pool(job: Job) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def open_session(job: Job) -> Iterator[Opened]:
+    payload = job.argv
+    with Session(**job.fields) as session:
+
+        def call(_: int) -> Answer:
+            result = session.run(payload)
+            return Answer(result.exit_code, result.stdout, result.stderr)
+
+        yield Opened(call)
+
+
 OURS: tuple[Row, ...] = (
     Row(
         "cold",
@@ -120,6 +133,14 @@ OURS: tuple[Row, ...] = (
         "at once, that is full again before the next round",
         open_pool,
         hold_pool,
+        runtime=True,
+        variants=frozenset(VARIANTS),
+    ),
+    Row(
+        "session",
+        "Session.run() in a long-lived process: one more command in a container that lives on; the "
+        "same config.json and init, no isolation of one command from another",
+        open_session,
         runtime=True,
         variants=frozenset(VARIANTS),
     ),

@@ -76,7 +76,7 @@ sandboxes, bare runtimes and ocisbx, each where it is present (list).
   --variant LIST       default, no-seccomp, limits, or all
   --concurrency LIST   for throughput: calls at once (1,2,4,8,16)
   --rounds N           of latency (50); --batches N of throughput (10)
-  --idle N             for memory: idle containers (8)
+  --idle N             for memory: idle containers (16)
   --json, --markdown, --plot FILE (.svg, .png)   besides or instead of a table
 
 examples:
@@ -182,7 +182,7 @@ def _settings(options: dict[str, Any]) -> Settings:
         warm_up=3,
         batch_s=0.5,
         batch_rounds=_whole(options.get("batches", "10"), "batches", 10_000),
-        idle=_whole(options.get("idle", "8"), "idle", 1000),
+        idle=_whole(options.get("idle", "16"), "idle", 1000),
         seed=int.from_bytes(os.urandom(4)),
     )
 
