@@ -116,7 +116,7 @@ def test_a_picture_has_a_kind(file: Path) -> None:
         (["--rounds", "0"], "--rounds"),
         (["--rounds", "many"], "--rounds"),
         (["--concurrency", "1,x"], "--concurrency"),
-        (["--workload", "tru"], "did you mean"),
+        (["--workload", "nod"], "did you mean"),
         (["--part", "speed"], "--part"),
         (["--plot", "x.pdf"], "neither SVG nor PNG"),
         (["extra"], "one word too many"),
