@@ -51,6 +51,7 @@ def environment(directory: str) -> dict[str, str]:
         "XDG_CACHE_HOME": f"{directory}/cache",
         "PYTHONPYCACHEPREFIX": f"{directory}/bytecode",
         "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "",
     }
 
 
