@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
+from ocisbx.probe.machine import held_by
 from tests.box import eventually, running
 from tests.command_line import ocisbx, start
 from tests.runtimes.conftest import NATIVE
@@ -121,3 +124,20 @@ def test_an_interrupted_run_leaves_its_samples_and_no_process(box: Box) -> None:
     done = ocisbx(box, "bench", "show", "--json", str(file))
     assert done.returncode == 0
     assert not json.loads(done.stdout)["complete"]
+
+
+def test_memory_is_that_of_a_family_and_of_nobody_else() -> None:
+    mark = "8641357902468"
+    argv = ["sh", "-c", "sleep 60.$0 & sleep 60 & wait", mark]
+    with subprocess.Popen(argv) as shell, subprocess.Popen(["sleep", "60"]) as stranger:
+        assert eventually(lambda: held_by(shell.pid, mark, "-").processes == 3)
+        held = held_by(shell.pid, mark, "-")
+        assert held.pss_bytes is not None
+        assert 3 * 4096 < held.pss_bytes < 64 << 20
+        # The shell has the mark among its arguments, and is one of those that are left out.
+        assert held_by(shell.pid, mark, mark).processes == 2
+        for child in psutil.Process(shell.pid).children():
+            child.kill()
+        shell.wait()
+        assert held_by(stranger.pid, mark, "-").processes == 0
+        stranger.kill()
