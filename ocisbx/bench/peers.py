@@ -96,8 +96,8 @@ def docker_argv(job: Job, payload: Sequence[str]) -> list[str]:
 
 
 def srt_argv(job: Job, payload: Sequence[str]) -> list[str]:
-    # It hands the words to a shell.
-    return [job.program, "--settings", f"{job.scratch}/srt.json", shlex.join(payload)]
+    # Of words it would lose the quotes.
+    return [job.program, "--settings", f"{job.scratch}/srt.json", "-c", shlex.join(payload)]
 
 
 def skeleton(job: Job) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -11,7 +12,7 @@ import pytest
 
 from ocisbx.probe.machine import held_by
 from tests.box import eventually, running
-from tests.command_line import ocisbx, start
+from tests.command_line import environment, ocisbx, start
 from tests.runtimes.conftest import NATIVE
 
 if TYPE_CHECKING:
@@ -124,6 +125,25 @@ def test_an_interrupted_run_leaves_its_samples_and_no_process(box: Box) -> None:
     done = ocisbx(box, "bench", "show", "--json", str(file))
     assert done.returncode == 0
     assert not json.loads(done.stdout)["complete"]
+
+
+@on(1)
+def test_a_short_soak_leaves_nothing(box: Box) -> None:
+    line = [sys.executable, "-P", "-m", "benchmarks.soak", "--calls", "20"]
+    done = subprocess.run(
+        [*line, "--runtime", box.runtime.path],
+        env={**environment(box), "TMPDIR": str(box.base)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (row,) = json.loads(done.stdout)["rows"]
+    grown = row["grown"]
+    del grown["rss_bytes"]
+    assert not any(grown.values()), grown
+    assert row["last"]["calls"]["n"] == 20
+    assert len(done.stderr.splitlines()) > 2
+    assert box.left() == []
 
 
 def test_memory_is_that_of_a_family_and_of_nobody_else() -> None:
