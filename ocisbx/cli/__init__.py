@@ -35,12 +35,13 @@ VERBS: dict[str, tuple[str, str]] = {
     "gc": ("ps", "remove what dead owners left behind"),
     "doctor": ("host", "examine this host; each finding with its remedy"),
     "features": ("host", "what this host and each of its runtimes can do"),
+    "bench": ("bench", "measure launchers side by side"),
     "schema": ("host", "print a JSON schema"),
     "version": ("host", "print the version"),
 }
 # Verbs of the interface that this version does not have yet.
 LATER = (
-    "shell", "exec", "cp", "session", "pool", "expect", "bench",
+    "shell", "exec", "cp", "session", "pool", "expect",
 )  # fmt: skip
 
 USAGE = "usage: ocisbx VERB [OPTIONS] [ARG...]"
