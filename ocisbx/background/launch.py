@@ -38,6 +38,9 @@ HANDED_ON = (
     "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "DBUS_SESSION_BUS_ADDRESS",
     "OCISBX_MAX_SANDBOXES",
 )  # fmt: skip
+# What is large goes back to the system when it is free (mallopt(3)): to read a plan takes many
+# times its size.
+THRIFTY = {"MALLOC_MMAP_THRESHOLD_": "16384", "MALLOC_TRIM_THRESHOLD_": "16384"}
 HERE = os.path.dirname(os.path.abspath(__file__))
 BOOT = f"{HERE}/boot.py"
 # The directory that holds the package.
@@ -155,7 +158,7 @@ def _spawn(container_id: str, descriptors: dict[int, int]) -> Child:
         return spawn(
             [sys.executable, *small, BOOT, HOME, container_id],
             descriptors={0: null, 1: null, 2: null, **descriptors},
-            environment={**ENVIRONMENT, **handed},
+            environment={**ENVIRONMENT, **THRIFTY, **handed},
         )
     except SpawnError as error:
         raise OcisbxError(
