@@ -20,9 +20,12 @@ from ocisbx.background.request import (
     send_request,
 )
 from ocisbx.calls import choose_again, launch_with_less
+from ocisbx.cgroup.files import controllers_of
+from ocisbx.cgroup.place import settle
 from ocisbx.command import ENVIRONMENT, SpawnError, spawn
 from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed
 from ocisbx.places import ensure, find_places
+from ocisbx.probe.cgroups import look
 from ocisbx.result import Captured, RunResult
 
 if TYPE_CHECKING:
@@ -81,6 +84,10 @@ def launch(plan: Plan, call: Call, renewal: Renewal | None, options: Options) ->
     sweep()
 
     def attempt(plan: Plan) -> str | NeverRan:
+        if plan.cgroup is not None:
+            # The supervisor is born in the place that we take here. It could not ask systemd for
+            # one: that takes a library, and more memory than all the rest of it.
+            settle(look(), controllers_of(plan.cgroup.files))
         return _attempt(plan, call, options)
 
     try:
