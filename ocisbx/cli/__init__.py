@@ -25,6 +25,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "wait": ("containers", "wait for a container in the background; ends as it does"),
     "logs": ("logs", "print what a container in the background has printed"),
     "attach": ("logs", "print what a container prints from now on"),
+    "exec": ("inside", "run a further command in a container in the background"),
+    "cp": ("inside", "copy files into or out of a container in the background"),
     "stop": ("containers", "end containers in the background, gently"),
     "kill": ("containers", "signal containers in the background"),
     "rm": ("containers", "remove containers in the background that have ended"),
@@ -41,7 +43,7 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 # Verbs of the interface that this version does not have yet.
 LATER = (
-    "shell", "exec", "cp", "session", "pool", "expect",
+    "shell", "session", "pool", "expect",
 )  # fmt: skip
 
 USAGE = "usage: ocisbx VERB [OPTIONS] [ARG...]"

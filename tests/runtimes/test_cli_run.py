@@ -26,8 +26,8 @@ HEAVY = frozenset({
     "tempfile", "tomllib", "traceback", "typer", "unittest", "urllib",
 })  # fmt: skip
 OURS = frozenset({
-    "audit", "backends", "backends.base", "backends.channel", "backends.driven",
-    "backends.endings", "backends.execution", "backends.gc",
+    "audit", "backends", "backends.base", "backends.channel", "backends.driven", "backends.endings",
+    "backends.execution", "backends.gc",
     "backends.names", "backends.oci", "backends.placeholders", "backends.stdio",
     "backends.wishes", "bundle",
     "bundle.covers", "bundle.directory", "bundle.owner", "bundle.record", "bundle.view", "calls",
@@ -35,8 +35,8 @@ OURS = frozenset({
     "capture.feeder", "capture.forward", "capture.reader", "capture.sinks", "capture.stream",
     "cgroup", "cgroup.box", "cgroup.files", "cgroup.kill", "cgroup.place", "cgroup.stats", "cli",
     "cli.options", "cli.output", "cli.run", "cli.run_options",
-    "command", "commands", "errors", "init", "init.protocol",
-    "init.wire", "outcome", "placeholder", "places",
+    "command", "commands", "errors", "init", "init.protocol", "init.wire", "outcome",
+    "placeholder", "places",
     "plan", "plans", "probe", "probe.cgroups", "probe.mounted", "probe.processes", "quantities",
     "quirks", "result", "runtime",
     "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed", "values", "version",
