@@ -32,12 +32,14 @@ if TYPE_CHECKING:
         TerminalError,
         Unsupported,
     )
+    from ocisbx.pool.asynchronous import AsyncPool
     from ocisbx.pool.pool import Pool
     from ocisbx.result import RunResult, Termination
     from ocisbx.sandbox import AsyncSandbox, Sandbox, arun, run
     from ocisbx.session.session import Session
 
 __all__ = [
+    "AsyncPool",
     "AsyncSandbox",
     "BundleError",
     "CgroupError",
@@ -65,6 +67,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncPool": "pool.asynchronous",
     "AsyncSandbox": "sandbox",
     "Container": "background.container",
     "RunResult": "result",
