@@ -10,12 +10,12 @@ Public names are resolved when they are first used, so that the import itself st
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ocisbx.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from ocisbx.background.container import Container
     from ocisbx.config import SandboxConfig
     from ocisbx.errors import (
         BundleError,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ocisbx.pool.pool import Pool
     from ocisbx.result import RunResult, Termination
     from ocisbx.sandbox import AsyncSandbox, Sandbox, arun, run
+    from ocisbx.session.session import Session
 
 __all__ = [
     "AsyncPool",
@@ -44,6 +45,7 @@ __all__ = [
     "CgroupError",
     "CommandFailed",
     "ConfigError",
+    "Container",
     "ExpectEOF",
     "ExpectTimeout",
     "InvalidState",
@@ -55,6 +57,7 @@ __all__ = [
     "RuntimeMissing",
     "Sandbox",
     "SandboxConfig",
+    "Session",
     "TerminalError",
     "Termination",
     "Unsupported",
@@ -66,10 +69,12 @@ __all__ = [
 _HOMES = {
     "AsyncPool": "pool.asynchronous",
     "AsyncSandbox": "sandbox",
+    "Container": "background.container",
     "RunResult": "result",
     "Sandbox": "sandbox",
     "Pool": "pool.pool",
     "SandboxConfig": "config",
+    "Session": "session.session",
     "Termination": "result",
     "arun": "sandbox",
     "run": "sandbox",
@@ -80,6 +85,8 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         message = f"module 'ocisbx' has no attribute {name!r}"
         raise AttributeError(message)
+    from importlib import import_module  # noqa: PLC0415 -- 0.1 MiB, for those who use a name
+
     value = getattr(import_module(f"ocisbx.{_HOMES.get(name, 'errors')}"), name)
     globals()[name] = value
     return value

@@ -5,24 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ocisbx.audit import write_audit
-from ocisbx.backends.gc import sweep
 from ocisbx.backends.oci import OciBackend
 from ocisbx.cgroup.box import limit_name
 from ocisbx.errors import CgroupError, InvalidState, OcisbxError, RuntimeFailed
 from ocisbx.outcome import Failure
 from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
+from ocisbx.values import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from ocisbx.backends.base import Call
-    from ocisbx.backends.beside import SideExecution
+    from ocisbx.backends.driven import Driven
     from ocisbx.backends.execution import OciExecution
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
@@ -31,6 +29,8 @@ if TYPE_CHECKING:
 
     Hold = Callable[[OciExecution], None] | None
     Launched = tuple[OciExecution, Verdict | Failure, tuple[Captured, Captured]]
+
+T = TypeVar("T")
 
 
 class Renewal(NamedTuple):
@@ -73,18 +73,22 @@ def run_plan(
     with turn(plan, waiting or Waiting()) as slot:
         if slot is not None and slot.waited:
             plan = _still_true(plan, renewal)
-        sweep()
-        started_at = now_utc()
+        if call.id is None:
+            # Else whoever gave it has done so.
+            from ocisbx.backends.gc import sweep  # noqa: PLC0415 -- supervisors wait without it
+
+            sweep()
+        started_at = utc_text()
         try:
             execution, verdict, captured = _launch(plan, call, hold, slot)
         except CgroupError as error:
             if renewal is None:
                 raise
-            plan, (execution, verdict, captured) = _launch_with_less(
+            plan, (execution, verdict, captured) = launch_with_less(
                 plan, error, renewal, lambda plan: _launch(plan, call, hold, slot)
             )
         failed = isinstance(verdict, Failure) and not execution.payload_ran
-        if failed and (second := _choose_again(plan, renewal)) is not None:
+        if failed and (second := choose_again(plan, renewal)) is not None:
             plan = second
             execution, verdict, captured = _launch(plan, call, hold, slot)
     told = Told(plan, call, execution, verdict, captured)
@@ -96,7 +100,7 @@ class Told(NamedTuple):
 
     plan: Plan
     call: Call
-    execution: OciExecution | SideExecution
+    execution: Driven
     verdict: Verdict | Failure
     captured: tuple[Captured, Captured]
 
@@ -115,13 +119,10 @@ def conclude(told: Told, started_at: str, *, resolve_s: float, audit: bool) -> R
         )
     result = _result(told, told.verdict, started_at, resolve_s)
     if audit:
+        from ocisbx.audit import write_audit  # noqa: PLC0415 -- for the end: a supervisor waits without
+
         write_audit(result, told.plan.workdir)
     return result
-
-
-def now_utc() -> str:
-    """For `started_at`."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def turn(plan: Plan, waiting: Waiting) -> AbstractContextManager[Slot | None]:
@@ -153,14 +154,14 @@ def _launch(plan: Plan, call: Call, hold: Hold, slot: Slot | None) -> Launched:
             hold(execution)
         verdict = execution.wait()
         assert verdict is not None
-        captured = execution.stdio.finish(keep=False)
+        captured = execution.stdio.finish(keep=call.keep_in is not None)
     execution.clock.cleaned = time.monotonic()
     return execution, verdict, captured
 
 
-def _launch_with_less(
-    plan: Plan, error: CgroupError, renewal: Renewal, launch: Callable[[Plan], Launched]
-) -> tuple[Plan, Launched]:
+def launch_with_less(
+    plan: Plan, error: CgroupError, renewal: Renewal, launch: Callable[[Plan], T]
+) -> tuple[Plan, T]:
     """With what this host has by now (a controller may be gone), else without any cgroup: what a
     preset wishes is declared as not held. It is for this call only: why it failed may have passed
     by the next.
@@ -179,7 +180,7 @@ def _launch_with_less(
     return fresh, launch(fresh)
 
 
-def _choose_again(plan: Plan, renewal: Renewal | None) -> Plan | None:
+def choose_again(plan: Plan, renewal: Renewal | None) -> Plan | None:
     """A plan on what proves sound now; None: nothing does, or only what holds less."""
     if renewal is None:
         return None
@@ -233,7 +234,7 @@ def _result(told: Told, verdict: Verdict, started_at: str, resolve_s: float) -> 
     )
 
 
-def _enforcement(plan: Plan, execution: OciExecution | SideExecution) -> dict[str, Enforced]:
+def _enforcement(plan: Plan, execution: Driven) -> dict[str, Enforced]:
     """What held, to the end."""
     entries = dict(plan.enforcement)
     for name in {limit_name(file) for file in execution.lost_limits} & entries.keys():

@@ -46,6 +46,21 @@ class Places(NamedTuple):
         return f"{self.runtime}/slots"
 
     @property
+    def containers(self) -> str:
+        """What stays of each container in the background until it is removed."""
+        return f"{self.state}/containers"
+
+    @property
+    def controls(self) -> str:
+        """A socket for each container in the background whose supervisor lives."""
+        return f"{self.runtime}/controls"
+
+    @property
+    def bytecode(self) -> str:
+        """Of our modules and Python's, as supervisors want it."""
+        return f"{self.cache}/bytecode"
+
+    @property
     def plans(self) -> str:
         return f"{self.cache}/plans"
 

@@ -42,7 +42,7 @@ def digest(parts: Iterable[bytes]) -> str:
     return running.hexdigest()
 
 
-Sight = Literal["identity", "content", "entries", "blank"]
+Sight = Literal["identity", "content", "entries", "blank", "processors"]
 
 
 class Guard(NamedTuple):
@@ -64,8 +64,11 @@ def fingerprint(path: str, sight: Sight) -> tuple[Any, ...] | None:
 
     identity: (device, inode, type); content: size, mtime and ctime in ns besides; entries: a hash
     of a directory's names and their types, which a placeholder that came and went does not change;
-    blank: whether it is missing, or looks like a placeholder.
+    blank: whether it is missing, or looks like a placeholder; processors: which ones this thread
+    may use, which a cpuset and a processor that goes offline change, whatever the path.
     """
+    if sight == "processors":
+        return tuple(sorted(os.sched_getaffinity(0)))
     if sight == "blank":
         return (is_blank(path),)
     try:
@@ -220,6 +223,19 @@ class Plan(NamedTuple):
         elif self.cgroup is not None:
             del document["linux"]["cgroupsPath"]
         return document
+
+    def for_commands(self) -> Plan:
+        """What a further command in one of its containers needs of it: a few kilobytes."""
+        return self._replace(
+            template=Template(("",), ()),
+            nodes=(),
+            shown=(),
+            guards=(),
+            placeholders=(),
+            covers=(),
+            verified=(),
+            warnings=(),
+        )
 
     def policy(self) -> dict[str, Any]:
         """What config.json cannot say of what holds: for the owner's record, and so for others."""

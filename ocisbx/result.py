@@ -5,10 +5,8 @@ Facts that were not measured are `None`; `0` is a measured zero.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import weakref
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -136,6 +134,8 @@ class Captured:
         else:
             self._data = None
             self._fd = fd
+            import weakref  # noqa: PLC0415 -- for large captures only
+
             weakref.finalize(self, os.close, fd)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -242,8 +242,9 @@ class RunResult(NamedTuple):
             exit_code=self.shell_exit_code,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of interface.md, ready for JSON."""
+    def to_dict(self, *, output: bool = True) -> dict[str, Any]:
+        """The keys of interface.md, ready for JSON; without what was printed where `output` is
+        False."""
         document: dict[str, Any] = {
             "id": self.id,
             "command": list(self.command),
@@ -252,9 +253,11 @@ class RunResult(NamedTuple):
             "signal": self.signal,
         }
         for name, captured in (("stdout", self.captured_stdout), ("stderr", self.captured_stderr)):
-            raw = captured.read()
+            raw = captured.read() if output else b""
             document[name] = raw.decode(errors="replace")
             if document[name].encode() != raw:
+                import base64  # noqa: PLC0415 -- for output that is no text
+
                 document[f"{name}_base64"] = base64.b64encode(raw).decode()
             document[f"{name}_path"] = captured.path
             document[f"{name}_bytes"] = captured.total_bytes
@@ -271,6 +274,33 @@ class RunResult(NamedTuple):
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any], stdout: Captured, stderr: Captured) -> RunResult:
+        """What to_dict() wrote, with what was printed.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is not one.
+        """
+        usage = document["usage"]
+        enforcement = {
+            name: Enforced(**(entry | {"state": EnforcementState(entry["state"])}))
+            for name, entry in document["enforcement"].items()
+        }
+        hint = document.get("hint")
+        plain = ("id", "exit_code", "signal", "bundle", "started_at")
+        return cls(
+            **{name: document[name] for name in plain},
+            command=tuple(document["command"]),
+            termination=Termination(document["termination"]),
+            captured_stdout=stdout,
+            captured_stderr=stderr,
+            runtime=RuntimeInfo(**document["runtime"]),
+            usage=ResourceUsage(**(usage | {"pressure": Pressure(**usage["pressure"])})),
+            enforcement=enforcement,
+            timings=Timings(**document["timings"]),
+            hint=None if hint is None else Hint(*hint),
+        )
 
 
 def describe_end(result: RunResult) -> str:

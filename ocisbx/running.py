@@ -12,11 +12,11 @@ from ocisbx.capture import read_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ocisbx.backends.execution import OciExecution
+    from ocisbx.backends.driven import Driven
     from ocisbx.result import ResourceUsage, RunResult
 
     # Given what to show the execution to, and how to sleep until its turn comes.
-    Work = Callable[[Callable[[OciExecution], None], Callable[[float], None]], RunResult]
+    Work = Callable[[Callable[[Driven], None], Callable[[float], None]], RunResult]
 
 
 class CalledOff(Exception):
@@ -55,7 +55,7 @@ class Running:
 
     def __init__(self, work: Work) -> None:
         """Begin `work`; `at_start`: its runtime was started, or could not be."""
-        self._execution: OciExecution | None = None
+        self._execution: Driven | None = None
         self._result: RunResult | None = None
         self._error: BaseException | None = None
         self.at_start = Point()
@@ -159,7 +159,7 @@ class Running:
         self.at_end.reach()
         self.at_start.reach()
 
-    def _hold(self, execution: OciExecution) -> None:
+    def _hold(self, execution: Driven) -> None:
         with self._handing_over:
             self._execution = execution
             if self._called_off.is_set():

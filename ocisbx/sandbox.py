@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from ocisbx.backends.base import Call
 from ocisbx.calls import Renewal, Waiting, run_plan
 from ocisbx.capture import check_input
+from ocisbx.probe.processes import handle_of
 from ocisbx.values import check_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ocisbx.background.container import Container
     from ocisbx.capture import Input
     from ocisbx.config import SandboxConfig
     from ocisbx.plan import Plan
@@ -72,7 +74,9 @@ class Sandbox:
         self._resolve_s = time.monotonic() - started
         return plan
 
-    def _renewal(self) -> Renewal:
+    def renewal(self) -> Renewal:
+        """How its plan is made anew when the runtime proves unsound."""
+
         def keep(plan: Plan) -> None:
             self._plan = plan
 
@@ -111,7 +115,7 @@ class Sandbox:
             call,
             resolve_s=self._resolve_s,
             audit=self._audit,
-            renewal=self._renewal(),
+            renewal=self.renewal(),
         )
 
     def start(
@@ -145,10 +149,34 @@ class Sandbox:
                 resolve_s=resolve_s,
                 audit=audit,
                 hold=hold,
-                renewal=self._renewal(),
+                renewal=self.renewal(),
                 waiting=Waiting(pause),
             )
         )
+
+    def create(
+        self,
+        command: Sequence[str] | str,
+        *,
+        input: Input = None,
+        shell: bool = False,
+        name: str | None = None,
+        die_with_parent: bool = False,
+    ) -> Container:
+        """A container in the background that outlives this process, and waits for its `start()`.
+        `die_with_parent`: it does not outlive it. Errors as `run`; InvalidState: the name is taken.
+        """
+        from ocisbx.background.container import Container  # noqa: PLC0415 -- for those who need it
+        from ocisbx.background.launch import Options, launch  # noqa: PLC0415 -- as above
+
+        call = self._call(command, input=input, shell=shell, name=name)
+        plan = self.resolve()
+        with handle_of(os.getpid() if die_with_parent else None) as parent:
+            options = Options(
+                start=False, audit=self._audit, resolve_s=self._resolve_s, parent=parent
+            )
+            made = launch(plan, call, self.renewal(), options)
+        return Container.find(cast("str", made))
 
     async def arun(
         self,

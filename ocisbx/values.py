@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -46,6 +47,15 @@ class User(NamedTuple):
 
     uid: int
     gid: int | None
+
+
+def utc_text(seconds: float | None = None) -> str:
+    """A moment of time.time(), now unless it is given, as RFC 3339 has it, in milliseconds.
+
+    What datetime would write; it takes 1.4 ms of every start to import.
+    """
+    whole, thousandths = divmod(int((time.time() if seconds is None else seconds) * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{thousandths:03}+00:00"
 
 
 def show(value: object, length: int = 72) -> str:

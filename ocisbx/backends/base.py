@@ -54,6 +54,10 @@ class Call(NamedTuple):
     environment: Mapping[str, str]
     extra_environment: Mapping[str, str] = MappingProxyType({})
     name: str | None = None
+    # Who gives the id has claimed the name, too, and holds it for longer than the call takes.
+    id: str | None = None
+    # The directory in which the captures stay; None: they end with the result.
+    keep_in: str | None = None
     stdin: bytes | int | None = None
     stdout: int | None = None
     stderr: int | None = None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Step
 from ocisbx.backends.driven import Driven
-from ocisbx.backends.endings import measured
 from ocisbx.cgroup.stats import Counters, read_counters
 from ocisbx.init import wire
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from ocisbx.backends.stdio import PayloadStdio
     from ocisbx.outcome import Evidence
     from ocisbx.plan import Plan
-    from ocisbx.result import ResourceUsage
 
 
 class SideExecution(Driven):
@@ -62,10 +60,6 @@ class SideExecution(Driven):
         self._init.started()
         self._begin()
         self._tell(Step.CREATED)
-
-    def usage(self) -> ResourceUsage:
-        """What the command and all that it waited for used (getrusage(2))."""
-        return measured(self._exited, None, None, self.clock.payload_s())
 
     def close(self) -> None:
         """End what still runs of it and free every descriptor; idempotent."""

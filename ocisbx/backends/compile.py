@@ -22,6 +22,10 @@ from ocisbx.probe.remembered import runtime_memory
 
 # How many directories a plan with globs looks at before it is used again.
 WALKED_LIMIT = 2000
+# By MAJOR:MINOR (sysfs(5)).
+BLOCK_DEVICES = "/sys/dev/block"
+PROCESSORS = "/sys/devices/system/cpu"
+PROCESSOR_FILES = frozenset({"cpu.max", "cpuset.cpus"})
 
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
@@ -38,7 +42,7 @@ def compile_plan(config: SandboxConfig) -> Plan:
     """
     host = survey(config)
     plan = lower(config, resolve(config, host), host)
-    return plan._replace(guards=_guards(host))
+    return plan._replace(guards=_guards(host) + _limit_guards(host, plan))
 
 
 def survey(config: SandboxConfig, *, may_try: bool = True) -> Host:
@@ -87,6 +91,16 @@ def _guards(host: Host) -> tuple[Guard, ...]:
     sights += [(path, "identity") for path in host.paths if path not in content]
     guards = [Guard(path, sight, fingerprint(path, sight)) for path, sight in dict.fromkeys(sights)]
     return (*guards, *_rule_guards(host))
+
+
+def _limit_guards(host: Host, plan: Plan) -> tuple[Guard, ...]:
+    """What its limits were checked against: the disks, and how many processors there are."""
+    sights: list[tuple[str, Sight]] = [
+        (key if key.startswith("/") else f"{BLOCK_DEVICES}/{key}", "identity") for key in host.disks
+    ]
+    if plan.cgroup is not None and not PROCESSOR_FILES.isdisjoint(plan.cgroup.files):
+        sights.append((PROCESSORS, "processors"))
+    return tuple(Guard(path, sight, fingerprint(path, sight)) for path, sight in sights)
 
 
 def _rule_guards(host: Host) -> list[Guard]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.backends.base import Clock, Step
 from ocisbx.backends.channel import InitChannel
-from ocisbx.backends.endings import Escalation, Ways
+from ocisbx.backends.endings import Escalation, Ways, measured
 from ocisbx.backends.wishes import Wishes
 from ocisbx.init import protocol
 from ocisbx.init.wire import Command
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ocisbx.backends.base import Call
     from ocisbx.backends.stdio import PayloadStdio
     from ocisbx.plan import Plan
+    from ocisbx.result import ResourceUsage
 
 # From the init's report to the runtime's own end (deleting its state): bounded, then by force.
 CLEANUP_S = 10.0
@@ -56,6 +57,9 @@ class Driven:
             Ways(self._terminate, self._kill_inside, self._kill_all, self._give_up)
         )
         self._wishes = Wishes()
+        # What else the loop waits for: descriptors, and what is done when one can be read.
+        self.attended: dict[int, Callable[[], object]] = {}
+        self._alarm: tuple[float, Callable[[], object]] | None = None
         self._init = InitChannel()
         self._ready = False
         self._started = False
@@ -79,9 +83,22 @@ class Driven:
         """Signal the payload's process; from any thread."""
         self._wishes.add(lambda: self._send(number, protocol.Target.PAYLOAD))
 
-    def cancel(self) -> None:
-        """End it: SIGTERM, the grace, SIGKILL; asked again, SIGKILL. From any thread."""
-        self._wishes.add(lambda: self._ending.begin(Reason.CANCEL, time.monotonic(), self._grace_s))
+    def cancel(self, grace_s: float | None = None) -> None:
+        """End it: SIGTERM, a grace, SIGKILL; asked again, SIGKILL. From any thread."""
+        begin = self._ending.begin
+        self._wishes.add(lambda: begin(Reason.CANCEL, time.monotonic(), self._grace(grace_s)))
+
+    def set_alarm(self, at: float, action: Callable[[], object]) -> None:
+        """Have the loop do this once, at that moment of time.monotonic(); for its own thread."""
+        self._alarm = (at, action)
+
+    def usage(self) -> ResourceUsage:
+        """What the payload and all that it waited for used (getrusage(2)), once it has ended."""
+        return measured(self._exited, None, None, self.clock.payload_s())
+
+    def capture_path(self, stream: str) -> str:
+        """Where this stream's capture lies while the payload runs."""
+        return self.stdio.capture_path(stream)
 
     def end_now(self, reason: Reason) -> None:
         """SIGKILL inside, at once; for the loop's own thread."""
@@ -94,10 +111,9 @@ class Driven:
         """Whether the init was given the payload: then it must not be run a second time."""
         return self._ready
 
-    @property
-    def _grace_s(self) -> float:
+    def _grace(self, given_s: float | None) -> float:
         # Before the payload runs there is nobody to be graceful to.
-        return self._plan.grace_s if self._ready else 0.0
+        return (self._plan.grace_s if given_s is None else given_s) if self._ready else 0.0
 
     # ------------------------------------------------------------------------------- the loop
     def _turn(self, until: float | None) -> None:
@@ -112,7 +128,8 @@ class Driven:
 
     def _watched(self) -> list[Watched]:
         """All that the loop waits for at this moment."""
-        found = [Watched(self._wishes.descriptor, select.POLLIN, self._wishes.take)]
+        attended = {self._wishes.descriptor: self._wishes.take, **self.attended}
+        found = [Watched(fd, select.POLLIN, action) for fd, action in attended.items()]
         if self._init.is_open:
             found.append(Watched(self._init.fileno(), select.POLLIN, self._take_packet))
         # What was read of the caller's input before the payload is there would be lost to a second
@@ -130,13 +147,17 @@ class Driven:
 
     def _moments(self) -> list[float | None]:
         """When something falls due."""
-        return [self._timeout_at, self._cleanup_at, self._ending.next_at]
+        alarm_at = None if self._alarm is None else self._alarm[0]
+        return [self._timeout_at, self._cleanup_at, self._ending.next_at, alarm_at]
 
     def _advance(self, now: float) -> None:
         """Let time pass, and see whether all is over."""
         if self._timeout_at is not None and now >= self._timeout_at:
             self._timeout_at = None
             self._on_timeout(now)
+        if self._alarm is not None and now >= self._alarm[0]:
+            (_, action), self._alarm = self._alarm, None
+            action()
         self._ending.advance(now)
         if self._cleanup_at is not None and now >= self._cleanup_at:
             self._cleanup_at = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ from ocisbx.probe.processes import boot_id, pid_namespace, start_time
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
 from ocisbx.runtime.kept_state import kept_state
-from ocisbx.values import show
+from ocisbx.values import show, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +65,7 @@ class OciBackend:
 def set_up(stack: contextlib.ExitStack, plan: Plan, call: Call) -> OciExecution:
     """Start a container whose end, and whatever is left then, is the stack's. Errors as those of
     `OciBackend.launch`."""
-    container_id = new_id()
+    container_id = call.id or new_id()
     bundle = BundleDirectory(f"{find_places().bundles}/{container_id}")
     client = client_for(plan, bundle)
     started = time.monotonic()
@@ -82,7 +81,7 @@ def set_up(stack: contextlib.ExitStack, plan: Plan, call: Call) -> OciExecution:
     # Nowhere, for a runtime that insists on a place.
     place = f"/{cgroup_name(container_id)}" if box is None else box.inner
     root = _fill_bundle(bundle, plan, call, client, place)
-    if call.name is not None:
+    if call.name is not None and call.id is None:
         claim_name(call.name, container_id)
         stack.callback(release_name, call.name, container_id)
     execution: OciExecution
@@ -171,7 +170,7 @@ def owner_record(container_id: str, plan: Plan, call: Call, cgroup: str) -> Owne
         start_time=start_time(pid) or 0,
         pid_namespace=pid_namespace(),
         boot_id=boot_id(),
-        created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        created_at=utc_text(),
         command=list(call.argv),
         workdir=plan.workdir,
         runtime_name=plan.runtime.name,

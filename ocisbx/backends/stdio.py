@@ -56,6 +56,7 @@ class PayloadStdio:
         self.stderr: int | None = None
         self.feeder: InputFeeder | None = None
         self.streams: list[OutputStream] = []
+        self._captures = f"{call.keep_in or directory}/{prefix}"
         self._owner = plan.owner
         self._cap_bytes = plan.max_output_bytes
         self._on_limit = on_limit if plan.on_output_limit == "kill" else None
@@ -65,17 +66,23 @@ class PayloadStdio:
             return
         try:
             self._output(
-                "stdout", self._sink(call.stdout, directory, f"{prefix}stdout"), call.on_stdout
+                "stdout", _sink(call, call.stdout, directory, f"{prefix}stdout"), call.on_stdout
             )
             if not plan.combine:
                 self._output(
-                    "stderr", self._sink(call.stderr, directory, f"{prefix}stderr"), call.on_stderr
+                    "stderr",
+                    _sink(call, call.stderr, directory, f"{prefix}stderr"),
+                    call.on_stderr,
                 )
             if call.stdin is not None or taken is not None:
                 self._input(b"" if call.stdin is None else call.stdin)
         except BaseException:
             self.close()
             raise
+
+    def capture_path(self, stream: str) -> str:
+        """Where the capture of `stdout` or `stderr` lies, once something came."""
+        return self._captures + stream
 
     @property
     def closed(self) -> bool:
@@ -103,10 +110,8 @@ class PayloadStdio:
             self.feeder.close()
         for stream in self.streams:
             stream.close()
-
-    @staticmethod
-    def _sink(forward: int | None, directory: str, name: str) -> Sink:
-        return FileSink(directory, name) if forward is None else ForwardSink(forward)
+        while self._taken is not None and self._taken.ends:
+            os.close(self._taken.ends.popitem()[1])
 
     def _output(self, name: str, sink: Sink, on_data: Callable[[bytes], None] | None) -> None:
         if self._taken is not None:
@@ -133,6 +138,12 @@ class PayloadStdio:
         # A payload that is somebody else outside could not reopen its own /dev/stdout.
         if self._owner is not None:
             os.fchown(descriptor, *self._owner)
+
+
+def _sink(call: Call, forward: int | None, directory: str, name: str) -> Sink:
+    if forward is not None:
+        return ForwardSink(forward)
+    return FileSink(call.keep_in or directory, name, lasting=call.keep_in is not None)
 
 
 def _after_fork() -> None:

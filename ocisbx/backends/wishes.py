@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
+from _thread import RLock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class Wishes:
         self._wished: list[Callable[[], None]] = []
         # A wish that comes while the number is being closed would be written to whatever has it
         # next. Reentrant: a signal handler may wish in the middle of either.
-        self._closing = threading.RLock()
+        self._closing = RLock()
 
     def add(self, action: Callable[[], None]) -> None:
         """Let the loop's thread do it; from any thread, silent once closed."""

@@ -54,7 +54,7 @@ class BundleDirectory:
         parent, name = os.path.split(self.path)
         ensure(os.path.dirname(parent))
         ensure(parent)
-        draft = self.path if owner is None else f"{parent}/{draft_name(owner, name)}"
+        draft = self.path if owner is None else _draft(parent, owner, name)
         try:
             os.mkdir(draft, mode)
             os.chmod(draft, mode)
@@ -163,6 +163,10 @@ def _open_up(path: str) -> None:
             child = os.path.join(parent, name)
             if stat.S_ISDIR(os.lstat(child).st_mode):
                 os.chmod(child, 0o700)
+
+
+def _draft(parent: str, owner: Owner, name: str) -> str:
+    return f"{parent}/{draft_name(owner.pid, owner.start_time, owner.pid_namespace, name)}"
 
 
 def _cannot(verb: str, path: str, error: OSError) -> BundleError:

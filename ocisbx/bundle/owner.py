@@ -101,9 +101,9 @@ def _check_types(owner: Owner) -> None:
         raise TypeError("a field is of the wrong type")
 
 
-def draft_name(owner: Owner, name: str) -> str:
-    """What a bundle is called while it has no record yet."""
-    return f".{owner.pid}.{owner.start_time}.{owner.pid_namespace}.{name}"
+def draft_name(pid: int, started: int, namespace: int, name: str) -> str:
+    """What a directory is called while it has no record of its owner yet."""
+    return f".{pid}.{started}.{namespace}.{name}"
 
 
 def draft_alive(name: str) -> bool | None:

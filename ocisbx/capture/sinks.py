@@ -79,10 +79,12 @@ class FileSink:
     pending = False
     broken = False
 
-    def __init__(self, directory: str, name: str) -> None:
-        """`directory` is absolute and ours alone."""
+    def __init__(self, directory: str, name: str, *, lasting: bool = False) -> None:
+        """`directory` is absolute and ours alone. `lasting`: the file is made at once, and what it
+        holds is worth keeping however it ends. Raises OcisbxError."""
+        self._lasting = lasting
         self.path = f"{directory}/{name}"
-        self._fd: int | None = None
+        self._fd: int | None = self._make() if lasting else None
 
     def _make(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -95,7 +97,8 @@ class FileSink:
         return None
 
     def write(self, data: memoryview) -> None:
-        """Write all of `data`; when that fails the file is removed and OcisbxError raised."""
+        """Write all of `data`. Raises OcisbxError; the file is closed, and removed unless it is
+        lasting."""
         if self._fd is None:
             self._fd = self._make()
         try:
@@ -126,11 +129,12 @@ class FileSink:
         return Captured(fd=fd, total_bytes=total_bytes, truncated=truncated, path=path)
 
     def close(self) -> None:
-        """Close and remove the file, unless `finish` was called before."""
+        """Close the file and, unless it is lasting, remove it; nothing after `finish`."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
-            self._unlink()
+            if not self._lasting:
+                self._unlink()
 
     def _unlink(self) -> None:
         # What cannot be removed now (gone already, a dying disk) falls to gc with its directory;

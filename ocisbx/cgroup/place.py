@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import threading
+from _thread import allocate_lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.errors import CgroupError
@@ -54,7 +54,7 @@ class _Settled(NamedTuple):
     site: Site
 
 
-_lock = threading.Lock()
+_lock = allocate_lock()
 # One for each root that was looked at: tests have their own.
 _settled: dict[str, _Settled] = {}
 
@@ -62,7 +62,7 @@ _settled: dict[str, _Settled] = {}
 def _after_fork() -> None:
     # Another thread may have held it; the child is in the same cgroup, so what is settled holds.
     global _lock  # noqa: PLW0603 -- a lock cannot be opened by who does not hold it
-    _lock = threading.Lock()
+    _lock = allocate_lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -20,20 +20,30 @@ if TYPE_CHECKING:
 # Verb: the module of ocisbx.cli that carries it out, and the line that the help shows.
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("run", "run a command in a fresh container, destroyed at the end"),
+    "create": ("detached", "make a container in the background that waits for `start`"),
+    "start": ("containers", "start containers that were created"),
+    "wait": ("containers", "wait for a container in the background; ends as it does"),
+    "logs": ("logs", "print what a container in the background has printed"),
+    "attach": ("logs", "print what a container prints from now on"),
+    "exec": ("inside", "run a further command in a container in the background"),
+    "cp": ("inside", "copy files into or out of a container in the background"),
+    "stop": ("containers", "end containers in the background, gently"),
+    "kill": ("containers", "signal containers in the background"),
+    "rm": ("containers", "remove containers in the background that have ended"),
     "bundle": ("bundle", "make, check, run, rerun and compare bundles"),
     "inspect": ("inspect", "show a container's or a bundle's config.json, owner and runtime"),
-    "ps": ("inspect", "list the containers that run now"),
+    "ps": ("ps", "list containers"),
     "stats": ("stats", "show what the containers that run now use"),
-    "gc": ("inspect", "remove what dead owners left behind"),
+    "gc": ("ps", "remove what dead owners left behind"),
     "doctor": ("host", "examine this host; each finding with its remedy"),
     "features": ("host", "what this host and each of its runtimes can do"),
+    "bench": ("bench", "measure launchers side by side"),
     "schema": ("host", "print a JSON schema"),
     "version": ("host", "print the version"),
 }
 # Verbs of the interface that this version does not have yet.
 LATER = (
-    "shell", "start", "exec", "attach", "wait", "logs", "stop", "kill", "rm", "cp",
-    "session", "pool", "expect", "bench",
+    "shell", "session", "pool", "expect",
 )  # fmt: skip
 
 USAGE = "usage: ocisbx VERB [OPTIONS] [ARG...]"

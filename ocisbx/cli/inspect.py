@@ -1,4 +1,4 @@
-"""`ocisbx inspect`, `ps` and `gc`: what runs, what it is, and what nobody owns any more."""
+"""`ocisbx inspect`: what a container or a bundle is, and what holds of it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import shlex
 from typing import Any
 
 from ocisbx.audit import REDACTED, redact
-from ocisbx.backends.gc import collect
-from ocisbx.backends.live import live_owners
 from ocisbx.backends.names import lookup_name
 from ocisbx.backends.observe import observe_bundle
 from ocisbx.bundle.kept import read_config
-from ocisbx.bundle.owner import Owner, read_owner
-from ocisbx.cli.options import JSON, Option, Syntax, parse, refuse_words, wants_help
-from ocisbx.cli.output import printable, put, put_fields, put_json, put_table
+from ocisbx.bundle.owner import read_owner
+from ocisbx.cli.options import JSON, Option, Syntax, parse, wants_help
+from ocisbx.cli.output import put, put_fields, put_json
 from ocisbx.cli.posture import render
 from ocisbx.errors import BundleError, ConfigError
 from ocisbx.places import bundle_names, find_places
@@ -33,20 +31,6 @@ INSPECT = Syntax(
     ),
     ("ocisbx inspect --posture my-build", "ocisbx inspect --json ./kept-bundle"),
 )
-PS = Syntax(
-    "ocisbx ps [--json]",
-    "List your containers that run now.",
-    (JSON,),
-    ("ocisbx ps",),
-)
-GC = Syntax(
-    "ocisbx gc [--json]",
-    "Remove the bundles, containers and names that dead owners left behind, and\nnothing else.",
-    (JSON,),
-    ("ocisbx gc",),
-)
-PS_COLUMNS = ("id", "name", "pid", "runtime", "created_at", "workdir", "command")
-
 EXIT_MISMATCH = 1
 
 
@@ -159,50 +143,3 @@ def _shown_owner(owner: dict[str, Any] | None) -> dict[str, Any]:
     runtime = owner["runtime"]
     text = f"{runtime['name']} {runtime['version']} ({runtime['path']})"
     return {**owner, "command": shlex.join(owner["command"]), "runtime": text}
-
-
-def ps_main(arguments: list[str]) -> int:
-    """List the live containers."""
-    parsed = parse(PS, arguments)
-    if wants_help(PS, parsed):
-        return 0
-    refuse_words(PS, parsed)
-    rows = [_row(owner) for owner in live_owners()]
-    if "json" in parsed.options:
-        put_json(rows)
-        return 0
-    put_table(PS_COLUMNS, [{**row, "command": shlex.join(row["command"])} for row in rows])
-    return 0
-
-
-def _row(owner: Owner) -> dict[str, Any]:
-    return {
-        "id": owner.id,
-        "name": owner.name,
-        "pid": owner.pid,
-        "runtime": f"{owner.runtime_name} {owner.runtime_version}",
-        "created_at": owner.created_at,
-        "workdir": owner.workdir,
-        "command": redact(owner.command),
-    }
-
-
-def gc_main(arguments: list[str]) -> int:
-    """Collect what dead owners left; says what was removed."""
-    parsed = parse(GC, arguments)
-    if wants_help(GC, parsed):
-        return 0
-    refuse_words(GC, parsed)
-    rows = [
-        {"id": found.id, "path": found.path, "command": redact(found.owner.command)}
-        if found.owner is not None
-        else {"id": found.id, "path": found.path, "command": None}
-        for found in collect()
-    ]
-    if "json" in parsed.options:
-        put_json(rows)
-        return 0
-    for row in rows:
-        command = "" if row["command"] is None else f" ({shlex.join(row['command'])})"
-        put(printable(f"removed {row['id']}{command}") + "\n")
-    return 0

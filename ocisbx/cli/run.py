@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import select
 import signal
 import time
 from functools import partial
@@ -14,17 +16,18 @@ from ocisbx.calls import Renewal, Waiting, run_plan
 from ocisbx.cli.options import parse, wants_help
 from ocisbx.cli.output import inert_json, printable, put, say
 from ocisbx.cli.run_options import CONTAINER, LATER, RUN
-from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
+from ocisbx.errors import ConfigError, InvalidState, RuntimeFailed, Unsupported
 from ocisbx.plan import fingerprint
 from ocisbx.plans import load_plan, plan_key, store_plan
+from ocisbx.probe.processes import handle_of
 from ocisbx.result import RunResult, Termination, describe_end
 from ocisbx.values import check_command, check_name, check_text, parse_env, parse_env_file, show
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import FrameType
 
-    from ocisbx.backends.execution import OciExecution
+    from ocisbx.backends.driven import Driven
     from ocisbx.calls import Hold
     from ocisbx.plan import Plan
 
@@ -54,6 +57,10 @@ def run_main(arguments: list[str]) -> int:
     if wants_help(RUN, parsed):
         return 0
     options = parsed.options
+    if "detach" in options:
+        from ocisbx.cli.detached import detach  # noqa: PLC0415 -- for the background only
+
+        return detach(options, parsed.words, started, start=True)
     refuse_later(options)
     argv = check_command(parsed.words)
     extra = extra_environment(options)
@@ -65,7 +72,8 @@ def run_main(arguments: list[str]) -> int:
         raise ConfigError("--host plans only", remedy="give it together with --dry-run")
     if "name" in options:
         check_name(options["name"])
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, parent_handle(options) as parent:
+        interrupts.parent = parent
         plan = find_plan(options)
         call = make_call(options, argv, extra)
         kept = None
@@ -185,6 +193,21 @@ def config_path(options: Mapping[str, Any]) -> str | None:
     return os.environ.get("OCISBX_CONFIG") or None if given is None else given
 
 
+@contextlib.contextmanager
+def parent_handle(options: Mapping[str, Any]) -> Iterator[int | None]:
+    """A pidfd of the process that called us, where we are not to outlive it.
+
+    Raises:
+        InvalidState: it has ended already.
+    """
+    parent = os.getppid()
+    with handle_of(parent if "die-with-parent" in options else None) as handle:
+        if os.getppid() != parent:
+            # What was opened may be another process by that number.
+            raise InvalidState("the process to end with has ended already")
+        yield handle
+
+
 def make_call(options: Mapping[str, Any], argv: tuple[str, ...], extra: dict[str, str]) -> Call:
     """What differs between two runs of one plan."""
     capture = "json" in options
@@ -282,7 +305,9 @@ class Interrupts:
     def __init__(self) -> None:
         self.running = False
         self.count = 0
-        self._execution: OciExecution | None = None
+        # A pidfd: its end is one, too.
+        self.parent: int | None = None
+        self._execution: Driven | None = None
 
     def __enter__(self) -> Self:
         for number in ENDINGS:
@@ -295,17 +320,27 @@ class Interrupts:
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, signal.SIG_DFL)
 
-    def hold(self, execution: OciExecution) -> None:
+    def hold(self, execution: Driven) -> None:
         """What to cancel; at once when a signal came before."""
         self._execution = execution
+        if self.parent is not None:
+            execution.attended[self.parent] = self._on_orphaned
         if self.count:
             execution.cancel()
 
     def pause(self, seconds: float) -> None:
         """Sleep before anything has started; raises KeyboardInterrupt when a signal came."""
-        time.sleep(seconds)
-        if self.count:
+        watched = [] if self.parent is None else [self.parent]
+        orphaned = select.select(watched, [], [], seconds)[0]
+        if self.count or orphaned:
             raise KeyboardInterrupt
+
+    def _on_orphaned(self) -> None:
+        assert self._execution is not None
+        assert self.parent is not None
+        # It stays readable.
+        del self._execution.attended[self.parent]
+        self._execution.cancel()
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if not self.running:

@@ -113,10 +113,8 @@ RELATIVE: dict[str, tuple[str, ...]] = {"rootfs": ("host",), "seccomp": ("defaul
 
 # Option: what it would need. Said plainly, and nothing is started.
 LATER: dict[str, str] = {
-    "detach": "background runs",
     "pool": "warm pools",
     "transcript": "terminals and their transcripts",
-    "die-with-parent": "ties to the parent's life",
 }
 
 TEXT = """\
@@ -148,13 +146,13 @@ directory only.
   --cap-add, --cap-drop NAME  capabilities(7); --seccomp default|none|FILE
   -u, --user UID[:GID]        who it is inside; default 0, which is you outside
   --allow-degraded NAME|all   go on where this host cannot enforce it
-  --keep-bundle DIR           keep what was run; --backend NAME: auto or oci
-  --name NAME                 for ps and inspect; --no-audit: not in the log
-  --posture                   say on stderr what the container withholds
-  --dry-run                   print config.json, run nothing; --host FILE
-  --json                      print one RunResult object, and nothing else
-  not in this version         -t, -d, --image, --pool, --transcript,
-                              --die-with-parent
+  --keep-bundle DIR           keep what was run; --backend auto|oci
+  -d, --detach                in the background, prints the id; or
+                              --die-with-parent: ends with who called ocisbx
+  --name NAME, --posture      for ps and inspect; say what is withheld
+  --dry-run, --host FILE      print config.json, run nothing
+  --json, --no-audit          print one RunResult object; not in the log
+  not in this version         -t, --image, --pool, --transcript
 
 examples:
   ocisbx run -- make test

@@ -6,7 +6,6 @@ import os
 import select
 import shlex
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx.audit import redact
@@ -16,6 +15,7 @@ from ocisbx.cli.output import STDOUT, inert_json, printable, put
 from ocisbx.errors import ConfigError
 from ocisbx.posture.rows import size
 from ocisbx.quantities import parse_seconds
+from ocisbx.values import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,7 +158,7 @@ def document(usage: LiveUsage) -> dict[str, Any]:
     """The keys of `usage` in a result, where they mean the same; null: not counted here."""
     owner, counters, rates = usage.owner, usage.counters, usage.rates
     return {
-        "at": datetime.fromtimestamp(usage.at_s, UTC).isoformat(timespec="milliseconds"),
+        "at": utc_text(usage.at_s),
         "id": owner.id,
         "name": owner.name,
         "command": redact(owner.command),

@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ocisbx.backends.base import Call
-from ocisbx.calls import Told, Waiting, conclude, now_utc, turn
+from ocisbx.calls import Told, Waiting, conclude, turn
 from ocisbx.capture import check_input
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Failure
@@ -20,7 +20,7 @@ from ocisbx.pool.warm import letter, warm_command
 from ocisbx.quantities import parse_seconds
 from ocisbx.quirks import find_quirks
 from ocisbx.sandbox import Sandbox
-from ocisbx.values import check_command
+from ocisbx.values import check_command, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -344,7 +344,7 @@ def _run_in(
 ) -> tuple[Told, str] | None:
     """What came of it; None: the member has ended meanwhile, and has run nothing."""
     execution = member.execution
-    started_at = now_utc()
+    started_at = utc_text()
     if not member.give(plan, call, letter):
         return None
     if hold is not None:

@@ -31,6 +31,11 @@ SECCOMP_FILTERS = 2
 KERNEL_TREES = ("/proc", "/sys")
 # mount_namespaces(7): in a peer group with others, or below one.
 PEERS = ("shared:", "master:")
+# Files of the host's /dev that runtimes bind, /dev/null also over what is masked.
+DEVICE_FILES = frozenset(
+    f"/{name}" for name in ("full", "null", "random", "tty", "urandom", "zero")
+)
+DEVICE_TYPES = frozenset({"devtmpfs", "tmpfs"})
 
 
 def live_facts(seen: Evidence, spec: Facts, own: tuple[str, ...]) -> Facts:
@@ -75,7 +80,7 @@ def _with_mounts(
         hidden=hidden | _not_there(MASKED_PATHS_RESTRICTED, spec.hidden, seen, mounts),
         read_only_paths=fixed | _not_there(READONLY_PATHS, spec.read_only_paths, seen, mounts),
         loose=where(lambda mount: _loose(mount, hidden)),
-        propagating=where(lambda mount: any(word.startswith(PEERS) for word in mount.propagation)),
+        propagating=where(_propagating),
         system=where(lambda mount: mount.type in SYSTEM_TYPES and not _read_only(mount)),
         devices=where(
             lambda mount: (
@@ -190,6 +195,14 @@ def host_path(mount: Mount, host: Iterable[Mount]) -> str | None:
     best = max(over, key=lambda one: len(one.root))
     rest = mount.root[len(best.root.rstrip("/")) :].lstrip("/")
     return posixpath.join(best.point, rest).rstrip("/") or "/"
+
+
+def _propagating(mount: Mount) -> bool:
+    peers = {peer for peer in PEERS for word in mount.propagation if word.startswith(peer)}
+    # runc binds these from a tree that it made a slave (its `private` is not recursive). Nothing
+    # can be mounted below a file, and out of a slave nothing gets.
+    device = mount.type in DEVICE_TYPES and mount.root in DEVICE_FILES
+    return bool(peers) and not (device and peers == {"master:"})
 
 
 def _loose(mount: Mount, hidden: frozenset[str]) -> bool:

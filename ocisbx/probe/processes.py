@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from functools import cache
+from typing import TYPE_CHECKING
+
+from ocisbx.errors import InvalidState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @cache
@@ -61,3 +68,29 @@ def is_stopped(stat: bytes) -> bool:
     """Whether a signal or a debugger has stopped a process, by its /proc/PID/stat
     (proc_pid_stat(5), "state")."""
     return stat.rpartition(b")")[2][1:2] in (b"T", b"t")
+
+
+def resident_bytes() -> int:
+    """How much of our own memory is in RAM (proc_pid_statm(5))."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextlib.contextmanager
+def handle_of(pid: int | None) -> Iterator[int | None]:
+    """A pidfd of the process that something is to end with; None where there is none.
+
+    Raises:
+        InvalidState: it has ended already.
+    """
+    if pid is None:
+        yield None
+        return
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise InvalidState("the process to end with has ended already") from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

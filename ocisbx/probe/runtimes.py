@@ -9,6 +9,7 @@ from ocisbx import command
 from ocisbx.errors import RuntimeMissing
 from ocisbx.host import RuntimeBinary
 from ocisbx.probe.remembered import runtime_memory
+from ocisbx.probe.speed import slowness
 from ocisbx.quirks import KNOWN_NAMES, VERSION_LINE
 
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 # Debian puts runc into /usr/sbin, which is not on an ordinary user's PATH.
 EXTRA_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
+# By the machine's speed as many times more.
 VERSION_TIMEOUT_S = 5.0
+# crun 1.21 makes the directory of its containers before it tells: one that is there already.
+VERSION_WORDS = ("--root", "/", "--version")
 # Name and version of what is no runtime.
 UNKNOWN = "unknown"
 
@@ -92,7 +96,7 @@ def _ask(path: str, memory: RuntimeMemory) -> RuntimeBinary:
     if not os.path.isfile(path):
         raise RuntimeMissing(f"runtime {path} does not exist", remedy=remedy)
     try:
-        completed = command.run([path, "--version"], timeout_s=VERSION_TIMEOUT_S)
+        completed = command.run([path, *VERSION_WORDS], timeout_s=VERSION_TIMEOUT_S * slowness())
     except OSError as error:
         raise RuntimeMissing(
             f"runtime {path} cannot be started", why=error.strerror or "", remedy=remedy

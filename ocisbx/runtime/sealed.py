@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
+from _thread import allocate_lock
 
 from ocisbx.plan import fingerprint
 
@@ -17,7 +17,7 @@ SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SE
 CHUNK_BYTES = 1 << 24
 ELF = b"\x7fELF"
 
-_lock = threading.Lock()
+_lock = allocate_lock()
 _copies: dict[str, tuple[tuple[int, ...] | None, int | None]] = {}
 
 

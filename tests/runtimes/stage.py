@@ -32,7 +32,7 @@ NEW_RUNSC, OLD_RUNSC = runsc(old=False), runsc(old=True)
 # Everything but `--version` fails while the flag is up; each verb that got further is written down.
 WRAPPER = """\
 #!/bin/sh
-[ "$1" = --version ] && {told}
+case "$*" in *--version) {told} ;; esac
 echo "$*" >> "{log}"
 {check}
 exec "{real}" "$@"

@@ -169,14 +169,14 @@ MOON = '{ echo "the moon is in the wrong phase" >&2; exit 1; }'
 
 
 def test_a_runtime_that_fails_is_quoted(tmp_path: Path) -> None:
-    path = program(tmp_path / "runc", f'[ "$1" = --version ] && echo runc version 1.5.3 || {MOON}')
+    path = program(tmp_path / "runc", f'[ "$3" = --version ] && echo runc version 1.5.3 || {MOON}')
     trial = Trier(again=True).try_runtime(RuntimeBinary(name="runc", path=path, version="1.5.3"))
     assert "the moon is in the wrong phase" in trial.words
 
 
 def test_one_that_fails_and_others_work(tmp_path: Path) -> None:
     """It has the newest version, so `auto` would take it, did it not fail."""
-    script = f'[ "$1" = --version ] && echo crun version 99.1 || {MOON}'
+    script = f'[ "$3" = --version ] && echo crun version 99.1 || {MOON}'
     path = program(tmp_path / "bin" / "crun", script)
     _, found = within("", {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
     failed = [finding for finding in found["all"] if finding["name"] == "runtime-fails"]
@@ -198,7 +198,7 @@ def test_what_takes_long_is_said_while_it_lasts(capfd: pytest.CaptureFixture[str
 
 def test_a_slow_runtime_is_named_on_stderr(tmp_path: Path) -> None:
     """On stdout nothing but the document."""
-    script = '[ "$1" = --version ] && { echo runc version 99.1; exit; }; exec sleep 3'
+    script = '[ "$3" = --version ] && { echo runc version 99.1; exit; }; exec sleep 3'
     path = program(tmp_path / "bin" / "runc", script)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ocisbx", "features", "--json"],

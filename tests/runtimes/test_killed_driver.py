@@ -39,27 +39,31 @@ def environment(box: Box) -> dict[str, str]:
     return {**os.environ, **box.environment, "PYTHONPATH": str(ROOT)}
 
 
-def test_ten_deaths_at_each_step_and_gc(box: Box, cgroup: str) -> None:
-    """Bundles, names, processes, cgroups."""
+def die_at_each_step(box: Box, cgroup: str, deaths: int, limits: object, patience_s: float) -> None:
+    """So many drivers a round; of none is anything left: bundles, names, processes, cgroups."""
     mark = f"86{uuid.uuid4().int % 10**9}"
     leaf = f"{cgroup}/{DRIVER_LEAF}"
     os.mkdir(leaf)
-    driver = [sys.executable, str(DRIVER), box.runtime.path, str(box.workspace), mark, "10"]
+    driver = [sys.executable, str(DRIVER), box.runtime.path, str(box.workspace), mark, str(deaths)]
     completed = subprocess.run(
-        ["sh", "-c", ENTER, leaf, *driver],
+        ["sh", "-c", ENTER, leaf, *driver, json.dumps(limits)],
         env=environment(box),
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=patience_s,
     )
     rounds = [json.loads(line) for line in completed.stdout.splitlines()]
     assert [one["round"] for one in rounds] == ROUNDS, completed.stderr
     for one in rounds:
-        assert one["deaths"] == 10, one
+        assert one["deaths"] == deaths, one
         assert one["collected"].isdigit(), one
         assert one["left"] == [], one
     assert running(mark) == []
+
+
+def test_ten_deaths_at_each_step_and_gc(box: Box, cgroup: str) -> None:
+    die_at_each_step(box, cgroup, 10, {}, 110)
 
 
 DIE_AT = """

@@ -28,6 +28,10 @@ def owner(**changes: object) -> Owner:
     return Owner(**(document | changes))  # type: ignore[arg-type]
 
 
+def draft(one: Owner) -> str:
+    return draft_name(one.pid, one.start_time, one.pid_namespace, "0123")
+
+
 def test_alive_is_this_very_process() -> None:
     assert owner().alive()
     for change in ({"start_time": 1}, {"boot_id": "another"}, {"pid": 2**22 + 1}):
@@ -38,14 +42,14 @@ def test_pids_of_another_namespace_are_not_ours_to_judge() -> None:
     """As seen from a container, or from `unshare --pid`: there every pid of ours looks dead."""
     elsewhere = owner(pid=2**22 + 1, pid_namespace=1)
     assert elsewhere.alive()
-    assert draft_alive(draft_name(elsewhere, "0123")) is True
+    assert draft_alive(draft(elsewhere)) is True
     assert not elsewhere._replace(boot_id="another").alive()
 
 
 def test_drafts_tell_who_makes_them() -> None:
-    name = draft_name(owner(), "0123")
+    name = draft(owner())
     assert draft_alive(name) is True
-    assert draft_alive(draft_name(owner(start_time=1), "0123")) is False
+    assert draft_alive(draft(owner(start_time=1))) is False
     for other in (
         "0123",
         ".",

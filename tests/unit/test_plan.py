@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,3 +96,15 @@ def test_guards_see_changes(tmp_path: Path) -> None:
     path.unlink()
     path.mkdir()
     assert not identity.holds()
+
+
+def test_a_guard_sees_that_there_are_fewer_processors() -> None:
+    before = os.sched_getaffinity(0)
+    guard = Guard("/sys", sight="processors", seen=fingerprint("/sys", "processors"))
+    assert guard.holds()
+    try:
+        os.sched_setaffinity(0, {max(before)})
+        assert guard.holds() is (len(before) == 1)
+    finally:
+        os.sched_setaffinity(0, before)
+    assert guard.holds()

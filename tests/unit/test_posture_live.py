@@ -43,6 +43,11 @@ def with_mount(*mounts: Mount) -> dict[str, Any]:
     return {"mounts": tuple(made.values())}
 
 
+def device(point: str, **other: Any) -> Mount:
+    told = {"root": "/null", "type": "devtmpfs", "device": "0:5"}
+    return mount(point, "rw", **(told | other))
+
+
 def test_a_sound_container_matches_its_config() -> None:
     posture = live()
     assert posture.mismatches == ()
@@ -52,6 +57,13 @@ def test_a_sound_container_matches_its_config() -> None:
     }  # fmt: skip
     assert row(posture, "host_writable").holds == "/home/ada/project"
     assert row(posture, "user_namespace").holds == f"uid 0 inside is uid {CALLER} on this machine"
+
+
+def test_single_files_of_the_host_s_dev_may_be_slaves() -> None:
+    """As runc binds them where systemd shares /dev: nothing can be mounted below a file."""
+    slave = ("master:2",)
+    devices = [device(point, propagation=slave) for point in ("/dev/null", "/proc/keys")]
+    assert live(**with_mount(*devices)).mismatches == ()
 
 
 MISMATCHES: list[tuple[str, dict[str, Any], str]] = [
@@ -68,6 +80,17 @@ MISMATCHES: list[tuple[str, dict[str, Any], str]] = [
     ("host_writable", with_mount(of_host("/usr", "ro,nosuid,nodev", "/evil")), "names /usr"),
     ("mount_flags", with_mount(of_host("/usr", "ro,nosuid")), "weaker than config.json"),
     ("mount_flags", with_mount(mount("/tmp", SOUND, propagation=("shared:1",))), "/tmp"),
+    ("mount_flags", with_mount(mount("/tmp", SOUND, propagation=("master:1",))), "/tmp"),
+    (
+        "mount_flags",
+        with_mount(device("/dev/null", propagation=("shared:4", "master:2"))),
+        "/dev/null",
+    ),
+    (
+        "mount_flags",
+        with_mount(device("/dev/pts", root="/", propagation=("master:2",))),
+        "/dev/pts",
+    ),
     ("mount_flags", with_mount(mount("/sys/fs/cgroup", "rw", type="cgroup2")), "/sys/fs/cgroup"),
     ("masked_paths", with_mount(mount("/proc/keys", "ro", type="proc")), "not: /proc/keys"),
     ("readonly_paths", with_mount(mount("/proc/sys", "rw", type="proc")), "/proc/sys"),

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from ocisbx.errors import OcisbxError, RuntimeFailed, Unsupported
@@ -51,17 +52,33 @@ pytestmark = pytest.mark.vm
 
 # ------------------------------------------------------------------------ what others do meanwhile
 def test_a_cgroup_that_vanishes(box: Box) -> None:
-    """It cannot as long as anybody is in it; who kills all first can remove it under our feet."""
+    """It cannot as long as anybody is in it; who kills all first can remove it under our feet.
+    The runtime is held meanwhile: else it may be over, and we may have looked, before."""
     with up(box) as (running, cgroup):
         for path in (cgroup / "c", cgroup):
             with pytest.raises(OSError, match="busy"):
                 path.rmdir()
-        vacate(cgroup)
+        with runtimes_held():
+            vacate(cgroup)
         result = end_of(running)
     assert (result.termination, result.signal) == (T.SIGNALED, 9)
     assert result.enforcement["memory"].state is S.PARTIAL
     assert "somebody removed its cgroup" in result.enforcement["memory"].how
     assert box.run(["true"], limits=LIMITS).exit_code == 0
+
+
+@contextlib.contextmanager
+def runtimes_held() -> Iterator[None]:
+    """No runtime that this process has started goes on."""
+    children = psutil.Process().children()
+    assert children
+    for child in children:
+        child.suspend()
+    try:
+        yield
+    finally:
+        for child in children:
+            child.resume()
 
 
 def test_all_that_is_in_it_is_killed(fast: Box) -> None:
@@ -137,21 +154,23 @@ def without(controller: str) -> Iterator[None]:
 
 
 def test_a_controller_that_is_gone_before_the_start(box: Box) -> None:
-    """Between two calls, so that the plan counts on it: a demand is refused, a wish is not."""
+    """Between two calls, so that the plan counts on it: a demand is refused, a wish is not.
+    The runtimes enable all that they can from the root down, and bring it back for the next call.
+    """
     demand = box.sandbox(limits=LIMITS | {"cpus": 0.5})
     degraded = box.sandbox(limits=LIMITS | {"cpus": 0.5}, allow_degraded=["cpus"])
     wish = box.sandbox(preset="locked-down")
     for sandbox in (demand, degraded, wish):
         sandbox.resolve()
-    with without("cpu"):
-        with pytest.raises(OcisbxError, match="cpu") as raised:
-            demand.run(["true"])
-        assert raised.value.remedy
-        for sandbox in (degraded, wish):
+    with without("cpu"), pytest.raises(OcisbxError, match="cpu") as raised:
+        demand.run(["true"])
+    assert raised.value.remedy
+    for sandbox in (degraded, wish):
+        with without("cpu"):
             result = sandbox.run(["true"])
-            assert result.exit_code == 0
-            assert result.enforcement["cpus"].state is S.UNSUPPORTED, result.enforcement["cpus"]
-            assert result.enforcement["memory"].state is S.ENFORCED, result.enforcement["memory"]
+        assert result.exit_code == 0
+        assert result.enforcement["cpus"].state is S.UNSUPPORTED, result.enforcement["cpus"]
+        assert result.enforcement["memory"].state is S.ENFORCED, result.enforcement["memory"]
     assert demand.run(["true"]).enforcement["cpus"].state is S.ENFORCED
 
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ocisbx.backends.base import Step
 from ocisbx.backends.gc import collect
-from ocisbx.probe.cgroups import DRIVER_LEAF
 from ocisbx.result import EnforcementState as S
 from ocisbx.result import Termination as T
 from tests.box import PYTHON, Box, eventually
-from tests.cgroups import ENTER, cgroup, members
+from tests.cgroups import cgroup, members
 from tests.command_line import ROOT
+from tests.runtimes.test_killed_driver import die_at_each_step
 from tests.vm.rig import (
     MIB,
     PATIENCE_S,
@@ -31,6 +30,7 @@ from tests.vm.rig import (
     ours,
     runtime,
     sandboxes,
+    up,
     value,
     write,
 )
@@ -137,31 +137,9 @@ def test_the_order_of_the_blows(box: Box) -> None:
 
 
 # ----------------------------------------------------------------------------- death of the driver
-DRIVER = ROOT / "tests/runtimes/killed_driver.py"
-ROUNDS = [*(step.value for step in Step), "in between"]
-DEATHS = 2
-
-
 def test_deaths_at_each_step_and_gc(box: Box, cgroup: str) -> None:
     """As tests/runtimes/test_killed_driver.py, where no limits hold."""
-    leaf = f"{cgroup}/{DRIVER_LEAF}"
-    os.mkdir(leaf)
-    mark = str(860_000_000 + os.getpid())
-    words = [sys.executable, str(DRIVER), box.runtime.path, str(box.workspace), mark, str(DEATHS)]
-    completed = subprocess.run(
-        ["sh", "-c", ENTER, leaf, *words, json.dumps(LIMITS)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=390,
-    )
-    rounds = [json.loads(line) for line in completed.stdout.splitlines()]
-    assert [one["round"] for one in rounds] == ROUNDS, completed.stderr
-    for one in rounds:
-        assert one["deaths"] == DEATHS, one
-        assert one["collected"].isdigit(), one
-        assert one["left"] == [], one
+    die_at_each_step(box, cgroup, 2, LIMITS, 390)
 
 
 DIE = """
@@ -169,7 +147,7 @@ import os, signal, sys
 import ocisbx
 from ocisbx.backends.base import Call, Step
 from ocisbx.calls import run_plan
-plan = ocisbx.Sandbox(runtime={"names": [sys.argv[1]]}, limits={"pids": 20}).resolve()
+plan = ocisbx.Sandbox(runtime={"names": [sys.argv[1]]}, limits={"pids": 100}).resolve()
 def on_step(step):
     if step == Step.RUNNING:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -202,9 +180,7 @@ def test_a_driver_in_a_scope_of_its_own_dies(fast: Box, name: str) -> None:
 
 def test_a_record_of_another_boot_or_place_kills_nobody(fast: Box) -> None:
     """`gc` touches the cgroup only that is the record's own by its name."""
-    with fast.sandbox(limits=LIMITS).start(["sleep", "1000"]) as running:
-        assert eventually(lambda: running.id and sandboxes(), PATIENCE_S)
-        path = box_of(running.id)
+    with up(fast) as (running, path):
         record = json.loads((fast.bundles / running.id / "owner.json").read_text(encoding="utf-8"))
         for name, text in (("0123", str(path)), ("4567", f"{path}/../{path.name}")):
             forged = fast.bundles / name

@@ -11,6 +11,8 @@ from shutil import which
 
 import pytest
 
+from ocisbx.probe.runtimes import find_runtimes
+
 pytestmark = pytest.mark.every_guest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +60,7 @@ def test_each_runtime_is_there_as_we_build_it_and_as_the_distribution_has_it(nam
         assert name == "youki"
     else:
         assert output(theirs, "--version") != output(str(ours), "--version")
+        assert Path(theirs).resolve() in {Path(one.path).resolve() for one in find_runtimes()}
 
 
 @pytest.mark.parametrize("where", ["dev@localhost", "root@localhost"])

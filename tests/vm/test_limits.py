@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -229,20 +230,71 @@ def test_a_disk_is_written_and_read_at_the_rate(fast: Box, key: str) -> None:
     assert used[1] >= 4 * MIB
 
 
-def test_a_partition_counts_to_its_disk(fast: Box) -> None:
+@pytest.fixture
+def loop() -> Iterator[str]:
+    """A disk with a partition, `p1` at its end."""
+    made = sudo("sh", "-c", "truncate -s 16M /var/loop && losetup --find --show /var/loop")
+    sudo("addpart", made, "1", "2048", "8192")
+    yield made
+    sudo("losetup", "--detach", made)
+
+
+def number_of(device: str) -> str:
+    return Path("/sys/class/block", Path(device).name, "dev").read_text(encoding="ascii").strip()
+
+
+def test_a_partition_counts_to_its_disk(fast: Box, loop: str) -> None:
     """io.max takes whole disks only."""
-    loop = sudo("sh", "-c", "truncate -s 16M /var/loop && losetup --find --show /var/loop")
+    sandbox = fast.sandbox(limits={"io": {f"{loop}p1": {"read_bps": MIB}}})
+    with sandbox.start(["sleep", "1000"]) as running:
+        cgroup = box_of(running.id)
+        assert value(cgroup, "io.max").startswith(f"{number_of(loop)} rbps={MIB} ")
+
+
+# ------------------------------------------------------------------- what they were checked against
+@contextlib.contextmanager
+def one_processor() -> Iterator[None]:
+    switch = "/sys/devices/system/cpu/cpu1/online"
+    sudo("sh", "-c", f"echo 0 >{switch}")
     try:
-        sudo("addpart", loop, "1", "2048", "8192")
-        number = (
-            Path("/sys/class/block", Path(loop).name, "dev").read_text(encoding="ascii").strip()
-        )
-        sandbox = fast.sandbox(limits={"io": {f"{loop}p1": {"read_bps": MIB}}})
-        with sandbox.start(["sleep", "1000"]) as running:
-            cgroup = box_of(running.id)
-            assert value(cgroup, "io.max").startswith(f"{number} rbps={MIB} ")
+        yield
     finally:
-        sudo("losetup", "--detach", loop)
+        sudo("sh", "-c", f"echo 1 >{switch}")
+
+
+def test_a_plan_is_made_anew_where_a_processor_is_gone(fast: Box) -> None:
+    two, half = (fast.sandbox(limits={"cpus": cpus}) for cpus in (2, 0.5))
+    plan = two.resolve()
+    assert half.resolve().holds()
+    assert plan.holds()
+    with one_processor():
+        assert not plan.holds()
+        with pytest.raises(ConfigError, match="more processors than there are, which is 1"):
+            two.run(["true"])
+        assert half.run(["true"]).exit_code == 0
+    assert two.run(["true"]).exit_code == 0
+
+
+def test_a_plan_is_made_anew_where_another_disk_is_mounted(fast: Box) -> None:
+    place = fast.base / "place"
+    place.mkdir()
+    sandbox = fast.sandbox(limits={"io": {str(place): {"read_bps": MIB}}})
+    assert sandbox.resolve().holds()
+    sudo("mount", "-t", "tmpfs", "none", str(place))
+    try:
+        with pytest.raises(ConfigError, match="no disk"):
+            sandbox.run(["true"])
+    finally:
+        sudo("umount", str(place))
+    assert sandbox.run(["true"]).exit_code == 0
+
+
+def test_a_plan_is_made_anew_where_a_disk_is_gone(fast: Box, loop: str) -> None:
+    sandbox = fast.sandbox(limits={"io": {number_of(f"{loop}p1"): {"read_bps": MIB}}})
+    assert sandbox.resolve().holds()
+    sudo("delpart", loop, "1")
+    with pytest.raises(ConfigError, match="no disk"):
+        sandbox.run(["true"])
 
 
 # --------------------------------------------------------------------------------- what cannot be

@@ -83,7 +83,7 @@ def test_a_frozen_payload_has_timed_out(box: Box) -> None:
     def freeze(running: Running) -> None:
         (cgroup_of(running.id) / "cgroup.freeze").write_text("1", encoding="ascii")
 
-    result = run_to(box, QUIET, freeze, timeout_s=10)
+    result = run_to(box, QUIET, freeze, timeout_s=6)
     assert end_of(result) == End(T.TIMED_OUT)
     assert result.usage.memory_peak_bytes
     assert result.usage.cpu_user_s is not None
@@ -144,20 +144,23 @@ def void(_: object) -> None:
     """What was written is not asked for."""
 
 
+no_process = meddle(Step.BUNDLE_MADE, write("pids.max", "0"))
+NOT_STARTED = "the runtime could not start the container"
+NO_PROCESS = "a process cannot be started in the container"
 SPOILED: dict[str, tuple[Callable[[Step], None], str, str]] = {
     "no process for the payload": (
         meddle(Step.CREATED, write("pids.max", "1")),
-        "a process cannot be started in the container",
+        NO_PROCESS,
         "Resource temporarily unavailable",
     ),
     "no process for the runtime": (
-        meddle(Step.BUNDLE_MADE, write("pids.max", "0")),
-        "the runtime could not start the container",
+        no_process,
+        NOT_STARTED,
         "",
     ),
     "no memory for the runtime": (
         meddle(Step.BUNDLE_MADE, write("memory.max", "65536")),
-        "the runtime could not start the container",
+        NOT_STARTED,
         "killed for memory",
     ),
     "the init killed before the payload": (
@@ -175,6 +178,9 @@ def test_a_start_that_fails_is_no_end_of_the_payload(
     plan = box.sandbox(**ROOM.fields(hasty=False)).resolve()
     with pytest.raises(RuntimeFailed) as raised:
         run_plan(plan, Call(("true",), os.environ, on_step=on_step))
+    if box.runtime.name == "crun" and on_step is no_process:
+        # It moves its one process in, which no limit refuses; the next is the payload's.
+        what = NO_PROCESS
     assert raised.value.what == what
     assert raised.value.why
     assert why in raised.value.why

@@ -1,4 +1,4 @@
-"""Every verdict on youki and gVisor, and on what Debian has of runc and crun."""
+"""Every verdict on youki, and on what Debian has of runc and crun."""
 
 from __future__ import annotations
 
@@ -7,29 +7,27 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.vm.boxes import box, cache, debians, ours
-from tests.vm.mass import prove
-from tests.vm.payloads import MIB, Room
+from tests.vm.mass import prove, share
+from tests.vm.payloads import Room
 
 if TYPE_CHECKING:
     from ocisbx.host import RuntimeBinary
     from tests.box import Box
 
-__all__ = ["box", "cache"]
+__all__ = ["box", "cache", "share"]
 
 pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(1000)]
 
 
 class Row(NamedTuple):
     runtime: RuntimeBinary
-    room: Room
     each: int
 
 
 ROWS = {
-    "youki": Row(ours("youki"), Room(), 20),
-    "runsc": Row(ours("runsc"), Room(256 * MIB, 150, 128 * MIB, own_kernel=True), 20),
-    "Debian's crun": Row(debians("crun"), Room(), 5),
-    "Debian's runc": Row(debians("runc"), Room(), 5),
+    "youki": Row(ours("youki"), 20),
+    "Debian's crun": Row(debians("crun"), 5),
+    "Debian's runc": Row(debians("runc"), 5),
 }
 
 
@@ -44,5 +42,5 @@ def runtime(row: Row) -> RuntimeBinary:
     return row.runtime
 
 
-def test_some_of_each(box: Box, row: Row) -> None:
-    prove(box, row.room, each=row.each, lookalikes=1)
+def test_some_of_each(box: Box, row: Row, share: float) -> None:
+    prove(box, Room(), each=row.each, lookalikes=1, share=share)

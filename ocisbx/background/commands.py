@@ -1,0 +1,115 @@
+"""Further commands in a container that runs: each is driven by who asks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Self
+
+from ocisbx.backends.beside import SideExecution
+from ocisbx.backends.oci import new_id
+from ocisbx.backends.stdio import PayloadStdio
+from ocisbx.background.packets import ask_orders
+from ocisbx.background.used import in_use
+from ocisbx.bundle.record import directory_of
+from ocisbx.calls import Told, conclude
+from ocisbx.errors import InvalidState
+from ocisbx.outcome import Reason
+from ocisbx.plan import Plan
+from ocisbx.values import utc_text
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from ocisbx.backends.base import Call
+    from ocisbx.result import RunResult
+
+
+class Orders:
+    """Where a container takes further commands, as long as it runs. Thread-safe."""
+
+    def __init__(self, container_id: str, plan: Plan, cgroup: str, orders: socket.socket) -> None:
+        self.id = container_id
+        self.plan = plan
+        self._cgroup = cgroup
+        self._orders = orders
+
+    @classmethod
+    def of(cls, container_id: str) -> Self:
+        """Those of the container with this id.
+
+        Raises:
+            InvalidState: it does not run.
+            OcisbxError: what its supervisor says is wrong.
+        """
+        found = ask_orders(container_id)
+        if found is None:
+            raise _ended(container_id)
+        told, orders = found
+        return cls(container_id, Plan.from_json(told["plan"]), told["cgroup"], orders)
+
+    def close(self) -> None:
+        """Take no further ones; those that run go on."""
+        self._orders.close()
+
+    def run(
+        self,
+        call: Call,
+        *,
+        timeout_s: float | None = None,
+        audit: bool = True,
+        hold: Callable[[SideExecution], None] | None = None,
+    ) -> RunResult:
+        """Run one command beside the others; `hold` is shown the execution once it has started.
+
+        Raises:
+            PolicyDenied: `[commands]` does not let it run.
+            InvalidState: the container has ended.
+            OcisbxError: ocisbx or the runtime failed.
+        """
+        plan = self.plan if timeout_s is None else self.plan._replace(timeout_s=timeout_s)
+        plan.commands.check(call.argv)
+        started_at = utc_text()
+        directory = directory_of(self.id)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(in_use(directory))
+                execution = self._start(plan, call, directory)
+            except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
+                raise _ended(self.id) from error
+            stack.callback(execution.close)
+            if hold is not None:
+                hold(execution)
+            verdict = execution.wait()
+            assert verdict is not None
+            captured = execution.stdio.finish(keep=False)
+        told = Told(plan, call, execution, verdict, captured)
+        return conclude(told, started_at, resolve_s=0.0, audit=audit)
+
+    def _start(self, plan: Plan, call: Call, directory: str) -> SideExecution:
+        execution: SideExecution
+        command_id = new_id()
+        began = time.monotonic()
+        stdio = PayloadStdio(
+            plan,
+            call,
+            directory,
+            lambda: execution.end_now(Reason.OUTPUT),
+            prefix=f"{command_id}.",
+        )
+        execution = SideExecution(command_id, plan, call, stdio, self._cgroup)
+        execution.clock.started = began
+        execution.clock.bundle_made = time.monotonic()
+        try:
+            execution.start(self._orders)
+        except BaseException:
+            execution.close()
+            raise
+        return execution
+
+
+def _ended(container_id: str) -> InvalidState:
+    return InvalidState(
+        f"{container_id} has ended", remedy="ocisbx ps -a tells the state of each container"
+    )

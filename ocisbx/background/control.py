@@ -1,0 +1,157 @@
+"""The supervisor's end of the control socket: many clients, one thread, nothing that blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+from typing import TYPE_CHECKING, Any
+
+from ocisbx.background.packets import (
+    PACKET_BYTES,
+    PacketError,
+    control_address,
+    decode_request,
+    encode,
+    error_document,
+    peer_uid,
+)
+from ocisbx.bundle.owner import draft_name
+from ocisbx.errors import OcisbxError
+from ocisbx.places import ensure, find_places
+from ocisbx.probe.processes import pid_namespace, start_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Answer(Protocol):
+        """How to answer: once, with a descriptor where one is asked for."""
+
+        def __call__(self, document: dict[str, Any], descriptor: int | None = None) -> None: ...
+
+    # Given the verb, its members and how to answer (once, now or later).
+    Handler = Callable[[str, dict[str, Any], "Answer"], None]
+
+# Of this user, at once; further ones wait to be accepted.
+MAX_CLIENTS = 128
+
+
+class Events:
+    """Descriptors and what is done when they can be read, behind one descriptor that polls."""
+
+    def __init__(self) -> None:
+        self._poll = select.epoll()
+        self._actions: dict[int, Callable[[], object]] = {}
+
+    def fileno(self) -> int:
+        return self._poll.fileno()
+
+    def watch(self, descriptor: int, action: Callable[[], object]) -> None:
+        self._poll.register(descriptor, select.EPOLLIN)
+        self._actions[descriptor] = action
+
+    def forget(self, descriptor: int) -> None:
+        """Silent when it is not watched."""
+        if self._actions.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def turn(self, timeout_s: float | None = 0.0) -> None:
+        """Deal with all that is there, or comes in time."""
+        for descriptor, _ in self._poll.poll(timeout_s):
+            # One of those before may have taken it away.
+            action = self._actions.get(descriptor)
+            if action is not None:
+                action()
+
+    def close(self) -> None:
+        self._poll.close()
+
+
+class Control:
+    """Listens at controls/ID; every request of this user's is handed to `handle`."""
+
+    def __init__(self, container_id: str, events: Events, handle: Handler) -> None:
+        """Raises OcisbxError: the socket cannot be made."""
+        ensure(find_places().runtime)
+        self._path = f"{ensure(find_places().controls)}/{container_id}"
+        self._events = events
+        self._handle = handle
+        self._clients: set[socket.socket] = set()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        directory = os.open(find_places().controls, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            pid = os.getpid()
+            draft = draft_name(pid, start_time(pid) or 0, pid_namespace(), container_id)
+            self._listener.bind(control_address(directory, draft))
+            os.chmod(draft, 0o600, dir_fd=directory)
+            self._listener.listen(MAX_CLIENTS)
+            # By its own name it is one that listens, or one whose supervisor is dead.
+            os.rename(draft, container_id, src_dir_fd=directory, dst_dir_fd=directory)
+        except OSError as error:
+            self._listener.close()
+            raise OcisbxError(
+                f"the control socket {self._path} cannot be made", why=error.strerror or ""
+            ) from error
+        finally:
+            os.close(directory)
+        self._listen()
+
+    def _listen(self) -> None:
+        self._events.watch(self._listener.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        try:
+            client, _ = self._listener.accept()
+        except OSError:
+            # Gone again, or no descriptor is left: the next turn tries again.
+            return
+        client.settimeout(0)
+        if peer_uid(client) not in (os.geteuid(), 0):
+            client.close()
+            return
+        self._clients.add(client)
+        self._events.watch(client.fileno(), lambda: self._receive(client))
+        if len(self._clients) >= MAX_CLIENTS:
+            self._events.forget(self._listener.fileno())
+
+    def _receive(self, client: socket.socket) -> None:
+        try:
+            data = client.recv(PACKET_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(client)
+            return
+
+        def answer(document: dict[str, Any], descriptor: int | None = None) -> None:
+            # Who does not wait for the answer does not get it.
+            given = [] if descriptor is None else [descriptor]
+            with contextlib.suppress(OSError):
+                socket.send_fds(client, [encode(document)], given)
+
+        try:
+            verb, members = decode_request(data)
+            self._handle(verb, members, answer)
+        except PacketError as error:
+            answer({"error": error_document(error)})
+
+    def _drop(self, client: socket.socket) -> None:
+        full = len(self._clients) >= MAX_CLIENTS
+        self._events.forget(client.fileno())
+        self._clients.discard(client)
+        client.close()
+        if full:
+            self._listen()
+
+    def close(self) -> None:
+        """Nobody new can come, then everybody hears the end."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+        self._listener.close()
+        for client in self._clients:
+            client.close()
+        self._clients.clear()

@@ -1,0 +1,201 @@
+"""The caller's part of a container in the background: it starts the supervisor, and hears it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from ocisbx.backends.gc import sweep
+from ocisbx.backends.oci import new_id
+from ocisbx.background.packets import error_of
+from ocisbx.background.request import (
+    CALLER_FD,
+    PARENT_FD,
+    STDIN_FD,
+    Request,
+    read_lines,
+    send_request,
+)
+from ocisbx.calls import choose_again, launch_with_less
+from ocisbx.cgroup.files import controllers_of
+from ocisbx.cgroup.place import settle
+from ocisbx.command import ENVIRONMENT, SpawnError, spawn
+from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed
+from ocisbx.places import ensure, find_places
+from ocisbx.probe.cgroups import look
+from ocisbx.result import Captured, RunResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ocisbx.backends.base import Call
+    from ocisbx.calls import Renewal
+    from ocisbx.command import Child
+    from ocisbx.plan import Plan
+
+# What of the caller's environment decides where things are and what may run.
+HANDED_ON = (
+    "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "DBUS_SESSION_BUS_ADDRESS",
+    "OCISBX_MAX_SANDBOXES",
+)  # fmt: skip
+# What is large goes back to the system when it is free (mallopt(3)): to read a plan takes many
+# times its size.
+THRIFTY = {"MALLOC_MMAP_THRESHOLD_": "16384", "MALLOC_TRIM_THRESHOLD_": "16384"}
+HERE = os.path.dirname(os.path.abspath(__file__))
+BOOT = f"{HERE}/boot.py"
+# The directory that holds the package.
+HOME = os.path.dirname(os.path.dirname(HERE))
+
+
+class Options(NamedTuple):
+    """How a container is brought into the background. `start`: at once, else it is created only.
+    `parent`: a pidfd of the process whose end ends it; `idle_s`, `lifetime_s`,
+    `parent_id`: of a session; `tell` is told what takes long."""
+
+    start: bool
+    audit: bool = True
+    resolve_s: float = 0.0
+    parent: int | None = None
+    idle_s: float | None = None
+    lifetime_s: float | None = None
+    parent_id: str = ""
+    tell: Callable[[str], None] = lambda _: None
+
+
+class NeverRan(NamedTuple):
+    """What was to be started at once ended before its payload ran: nothing is left of it."""
+
+    result: RunResult
+
+
+def launch(plan: Plan, call: Call, renewal: Renewal | None, options: Options) -> str | NeverRan:
+    """Bring the call into the background; the container's id. It is this process's until it is
+    created, or started where that is asked for: should this process end before, so does it.
+
+    Raises:
+        OcisbxError: it cannot be created, or started; nothing is left of it.
+    """
+    if call.argv:
+        plan.commands.check(call.argv)
+
+    sweep()
+
+    def attempt(plan: Plan) -> str | NeverRan:
+        if plan.cgroup is not None:
+            # The supervisor is born in the place that we take here. It could not ask systemd for
+            # one: that takes a library, and more memory than all the rest of it.
+            settle(look(), controllers_of(plan.cgroup.files))
+        return _attempt(plan, call, options)
+
+    try:
+        return attempt(plan)
+    except CgroupError as error:
+        if renewal is None:
+            raise
+        return launch_with_less(plan, error, renewal, attempt)[1]
+    except RuntimeFailed:
+        second = choose_again(plan, renewal)
+        if second is None:
+            raise
+        return attempt(second)
+
+
+def _attempt(plan: Plan, call: Call, options: Options) -> str | NeverRan:
+    stdin, borrowed = _input(call.stdin)
+    inherited = [name for name in plan.inherit if name in call.environment]
+    request = Request(
+        id=new_id(),
+        plan=plan,
+        argv=call.argv,
+        environment={name: call.environment[name] for name in inherited},
+        extra_environment=dict(call.extra_environment),
+        name=call.name,
+        start=options.start,
+        audit=options.audit,
+        resolve_s=options.resolve_s,
+        start_timeout_s=call.start_timeout_s,
+        stdin=None if stdin is None else STDIN_FD,
+        parent=None if options.parent is None else PARENT_FD,
+        idle_s=options.idle_s,
+        lifetime_s=options.lifetime_s,
+        parent_id=options.parent_id,
+    )
+    given = {STDIN_FD: stdin, PARENT_FD: options.parent}
+    descriptors = {number: ours for number, ours in given.items() if ours is not None}
+    ours, theirs = socket.socketpair()
+    with ours:
+        try:
+            child = _spawn(request.id, descriptors | {CALLER_FD: theirs.fileno()})
+        finally:
+            theirs.close()
+            if stdin is not None and not borrowed:
+                os.close(stdin)
+        # Where it is dead, what it said before is still to be read.
+        with contextlib.suppress(OSError):
+            send_request(ours, request)
+        # What was started goes on as nobody's child.
+        child.wait()
+        child.close()
+        return _hear(ours, request, options.tell)
+
+
+def _input(source: bytes | int | None) -> tuple[int | None, bool]:
+    """A descriptor that the supervisor can read it from, and whether that is the caller's own."""
+    if source is None or isinstance(source, int):
+        return source, True
+    descriptor = os.memfd_create("input", os.MFD_CLOEXEC)
+    rest = memoryview(source)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor, False
+
+
+def _spawn(container_id: str, descriptors: dict[int, int]) -> Child:
+    places = find_places()
+    ensure(places.cache)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    # Without docstrings, by bytecode that is written where we may: it is a third smaller so.
+    small = ["-I", "-S", "-OO", "-X", f"pycache_prefix={ensure(places.bytecode)}"]
+    handed = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
+    try:
+        return spawn(
+            [sys.executable, *small, BOOT, HOME, container_id],
+            descriptors={0: null, 1: null, 2: null, **descriptors},
+            environment={**ENVIRONMENT, **THRIFTY, **handed},
+        )
+    except SpawnError as error:
+        raise OcisbxError(
+            "no supervisor can be started",
+            why=f"{sys.executable}: {error.strerror}",
+            remedy="free some memory, or allow more processes (ulimit -u)",
+        ) from error
+    finally:
+        os.close(null)
+
+
+def _hear(
+    connection: socket.socket, request: Request, tell: Callable[[str], None]
+) -> str | NeverRan:
+    """What comes of it, in the supervisor's words."""
+    for line in read_lines(connection):
+        if "say" in line:
+            tell(str(line["say"]))
+        elif "failed" in line:
+            raise error_of(line["failed"])
+        elif "never_ran" in line:
+            ending = line["never_ran"]
+            if "error" in ending:
+                raise error_of(ending["error"])
+            return NeverRan(RunResult.from_dict(ending["result"], Captured(), Captured()))
+        elif "created" in line or "started" in line:
+            return request.id
+    # Not a failure of the runtime's, which another one could make good.
+    raise OcisbxError(
+        "the supervisor ended before the container was started",
+        why="it was killed, or could not run",
+        remedy="try again; `ocisbx gc` removes what it left",
+    )

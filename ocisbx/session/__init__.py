@@ -1,0 +1,1 @@
+"""Sessions: long-lived containers that take many commands."""

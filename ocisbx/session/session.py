@@ -1,0 +1,322 @@
+"""Session: one container, many commands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+from ocisbx.backends.base import Call
+from ocisbx.background.commands import Orders
+from ocisbx.background.container import Container
+from ocisbx.background.launch import NeverRan, Options, launch
+from ocisbx.bundle.record import State, read_records
+from ocisbx.capture import check_input
+from ocisbx.errors import ConfigError, InvalidState, PolicyDenied, Unsupported
+from ocisbx.probe.processes import handle_of
+from ocisbx.quirks import find_quirks
+from ocisbx.sandbox import Sandbox
+from ocisbx.session.bounds import limits_within, seconds_within
+from ocisbx.session.worktree import Worktree
+from ocisbx.values import check_command, show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ocisbx.bundle.record import Record
+    from ocisbx.capture import Input
+    from ocisbx.config import SandboxConfig
+    from ocisbx.result import RunResult
+    from ocisbx.running import Running
+
+    OnData = Callable[[bytes], None] | None
+
+
+class Session:
+    """A container that lives until it is closed, and runs the commands that it is given.
+
+    Each command has its own streams, time limit, environment, directory, usage and verdict; they
+    may run side by side, from any thread. What one leaves running stays, and so do its files. The
+    session ends with this process, however that ends, unless `keep` says otherwise.
+    """
+
+    def __init__(
+        self,
+        config: SandboxConfig | None = None,
+        *,
+        name: str | None = None,
+        keep: bool = False,
+        idle_s: float | None = None,
+        lifetime_s: float | None = None,
+        worktree: str | None = None,
+        audit: bool = True,
+        **fields: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> None:
+        """`name`: by which `find` finds it. `keep`: it outlives this process, until `end`, or one
+        of its limits: `idle_s` without a command, `lifetime_s` after its start. `worktree`: a git
+        repository, of which it gets a worktree of its own as its workspace. The others are
+        Sandbox's; `timeout_s` is each command's.
+
+        Raises:
+            ConfigError: a field is unknown or wrong.
+        """
+        for what, seconds in (("idle_s", idle_s), ("lifetime_s", lifetime_s)):
+            if seconds is not None and not seconds > 0:
+                raise ConfigError(f"{what} of a session must be more than 0, not {seconds!r}")
+        self._worktree = None if worktree is None else Worktree(worktree)
+        if self._worktree is not None:
+            fields |= self._worktree.fields()
+        self._sandbox = Sandbox(config, **fields)
+        self._name = name
+        self._keep = keep
+        self._idle_s = idle_s
+        self._lifetime_s = lifetime_s
+        self._audit = audit
+        self._parent: Session | None = None
+        self._container: Container | None = None
+        self._orders: Orders | None = None
+
+    @classmethod
+    def find(cls, given: str) -> Self:
+        """The session with this id or name that runs, whoever started it.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        container = Container.find(given)
+        if not is_session(container.record) or container.state is not State.RUNNING:
+            raise ConfigError(
+                f"{show(given)} is not a session that runs", remedy="ocisbx session ls lists them"
+            )
+        from ocisbx.config import SandboxConfig as Config  # noqa: PLC0415 -- for those who configure
+
+        orders = Orders.of(container.id)
+        found = cls(Config.from_toml(orders.plan.sandbox_toml), name=container.name, keep=True)
+        found._container = container
+        found._orders = orders
+        return found
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Session {self._name or (self._container.id if self._container else 'not open')}>"
+
+    @property
+    def id(self) -> str:
+        return self._opened().id
+
+    @property
+    def name(self) -> str | None:
+        return self._name
+
+    @property
+    def is_running(self) -> bool:
+        return self._container is not None and self._container.state is State.RUNNING
+
+    @property
+    def workspace(self) -> str | None:
+        """The directory of its worktree on the host, where it has one."""
+        return None if self._worktree is None else self._worktree.path
+
+    def open(self) -> None:
+        """Start it; the first command does so too.
+
+        Raises:
+            InvalidState: the name is taken.
+            OcisbxError: this host cannot run it; nothing is left.
+        """
+        if self._container is not None:
+            return
+        with contextlib.ExitStack() as stack:
+            if self._worktree is not None:
+                self._worktree.add()
+                stack.callback(self._worktree.remove)
+            self._container = Container.find(self._launch())
+            self._orders = Orders.of(self._container.id)
+            stack.pop_all()
+
+    def _launch(self) -> str:
+        plan = self._sandbox.resolve()
+        if find_quirks(plan.runtime.name, plan.runtime.version).socket_args is None:
+            raise Unsupported(
+                f"{plan.runtime.name} {plan.runtime.version} cannot hold a session",
+                why="it cannot hand a socket to a container's process 1",
+                remedy="use a newer one, or another runtime",
+            )
+        call = Call(argv=(), environment=os.environ, name=self._name)
+        tied_to = None if self._keep else os.getpid()
+        if self._parent is not None:
+            tied_to = self._parent._opened().record.supervisor.pid  # noqa: SLF001 -- another of us
+        with handle_of(tied_to) as parent:
+            options = Options(
+                start=True,
+                audit=self._audit,
+                parent=parent,
+                idle_s=self._idle_s,
+                lifetime_s=self._lifetime_s,
+                parent_id="" if self._parent is None else self._parent.id,
+            )
+            made = launch(plan, call, self._sandbox.renewal(), options)
+        assert not isinstance(made, NeverRan)
+        return made
+
+    def run(  # noqa: PLR0913 -- each by its name
+        self,
+        command: Sequence[str] | str,
+        *,
+        input: Input = None,
+        shell: bool = False,
+        on_stdout: OnData = None,
+        on_stderr: OnData = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        timeout_s: float | None = None,
+        user: tuple[int, int] | None = None,
+    ) -> RunResult:
+        """Run one command to its end, beside whatever else runs in the session.
+
+        `env` is added to the configuration's, `workdir` and `timeout_s` replace it; `user` (uid,
+        gid) is for containers that may change ids.
+
+        Raises:
+            ConfigError: the command is no list of strings, or too long.
+            PolicyDenied: `[commands]` does not let it run.
+            InvalidState: the session has ended.
+            OcisbxError: ocisbx or the runtime failed.
+        """
+        call = _call(command, input, shell, on_stdout, on_stderr, env, workdir, user)
+        return self._orders_of().run(call, timeout_s=timeout_s, audit=self._audit)
+
+    def start(  # noqa: PLR0913 -- as above
+        self,
+        command: Sequence[str] | str,
+        *,
+        input: Input = None,
+        shell: bool = False,
+        on_stdout: OnData = None,
+        on_stderr: OnData = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        timeout_s: float | None = None,
+        user: tuple[int, int] | None = None,
+    ) -> Running:
+        """Start one command and return; the context's exit ends it, with all that it started.
+        Arguments and errors as those of `run`."""
+        call = _call(command, input, shell, on_stdout, on_stderr, env, workdir, user)
+        return self.begin(call, timeout_s=timeout_s).started()
+
+    def begin(self, call: Call, *, timeout_s: float | None = None) -> Running:
+        """`start` of a call that is made up already, without waiting for its start."""
+        from ocisbx.running import Running  # noqa: PLC0415 -- threads, for those who start only
+
+        orders = self._orders_of()
+        return Running(
+            lambda hold, _: orders.run(call, timeout_s=timeout_s, audit=self._audit, hold=hold)
+        )
+
+    def child(self, config: SandboxConfig | None = None, **options: Any) -> Session:  # noqa: ANN401 -- typed where they arrive
+        """A session of this one's: it ends with it at the latest, and its limits lie within. The
+        arguments are those of Session.
+
+        Raises:
+            PolicyDenied: it asks for more than this one has.
+        """
+        made = Session(config, **options)
+        mine, theirs = self._sandbox.config, made._sandbox.config
+        limits = limits_within(mine.limits, theirs.limits)
+        made._sandbox = Sandbox(theirs.updated({"limits": limits}))
+        made._lifetime_s = seconds_within(self._lifetime_s, made._lifetime_s)
+        made._parent = self
+        return made
+
+    def children(self) -> list[Container]:
+        """The sessions of this one that have not been removed, the oldest first."""
+        return [Container(record) for record in read_records() if record.parent == self.id]
+
+    def end_child(self, given: str) -> None:
+        """End one of them, by its id or name.
+
+        Raises:
+            PolicyDenied: it is none of this session's.
+        """
+        for container in self.children():
+            if given in (container.id, container.name):
+                container.remove(force=True)
+                return
+        raise PolicyDenied(
+            f"{show(given)} is not a session of this one's",
+            remedy="a session ends those that it has started",
+        )
+
+    def close(self) -> None:
+        """End it, or where it is to be kept let go of it. Idempotent."""
+        orders, self._orders = self._orders, None
+        if orders is not None:
+            orders.close()
+        if not self._keep:
+            self.end()
+
+    def end(self) -> None:
+        """End it with all that runs in it and its children, and take away what is left.
+
+        Raises:
+            OcisbxError: something cannot be ended or removed.
+        """
+        container, self._container = self._container, None
+        if container is None:
+            return
+        for child in [one for one in read_records() if one.parent == container.id]:
+            Container(child).remove(force=True)
+        container.remove(force=True)
+        if self._worktree is not None:
+            self._worktree.remove()
+
+    def _opened(self) -> Container:
+        if self._container is None:
+            raise InvalidState("the session is not open", remedy="use it as a context, or open()")
+        return self._container
+
+    def _orders_of(self) -> Orders:
+        if self._orders is None:
+            if self._container is not None:
+                raise InvalidState("the session was closed", remedy="make another one")
+            self.open()
+        assert self._orders is not None
+        return self._orders
+
+
+def is_session(record: Record) -> bool:
+    """Whether a container in the background takes many commands: it has none of its own."""
+    return not record.command
+
+
+def sessions() -> list[Container]:
+    """Those of this user, ended ones that were not removed too, the oldest first."""
+    return [Container(record) for record in read_records() if is_session(record)]
+
+
+def _call(
+    command: Sequence[str] | str,
+    input: Input,
+    shell: bool,  # noqa: FBT001 -- by place from two callers here
+    on_stdout: OnData,
+    on_stderr: OnData,
+    env: Mapping[str, str] | None,
+    workdir: str | None,
+    user: tuple[int, int] | None,
+) -> Call:
+    return Call(
+        argv=check_command(command, shell=shell),
+        environment=os.environ,
+        extra_environment=env or {},
+        stdin=check_input(input),
+        on_stdout=on_stdout,
+        on_stderr=on_stderr,
+        workdir=workdir,
+        user=user,
+    )
