@@ -42,8 +42,7 @@ class SideExecution(Driven):
         """
         theirs = self._init.connect()
         stdio = self.stdio
-        if self._cgroup:
-            self._before = read_counters(self._cgroup)
+        self._count()
         try:
             wire.send_run(
                 orders,
@@ -60,6 +59,11 @@ class SideExecution(Driven):
         self._init.started()
         self._begin()
         self._tell(Step.CREATED)
+
+    def _count(self) -> None:
+        """What was used so far is not this command's."""
+        if self._cgroup:
+            self._before = read_counters(self._cgroup)
 
     def close(self) -> None:
         """End what still runs of it and free every descriptor; idempotent."""

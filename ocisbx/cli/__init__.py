@@ -30,6 +30,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "stop": ("containers", "end containers in the background, gently"),
     "kill": ("containers", "signal containers in the background"),
     "rm": ("containers", "remove containers in the background that have ended"),
+    "pool": ("pool", "keep containers ready for `run --pool`"),
     "bundle": ("bundle", "make, check, run, rerun and compare bundles"),
     "inspect": ("inspect", "show a container's or a bundle's config.json, owner and runtime"),
     "ps": ("ps", "list containers"),
@@ -43,7 +44,7 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 # Verbs of the interface that this version does not have yet.
 LATER = (
-    "shell", "session", "pool", "expect",
+    "shell", "session", "expect",
 )  # fmt: skip
 
 USAGE = "usage: ocisbx VERB [OPTIONS] [ARG...]"

@@ -113,7 +113,6 @@ RELATIVE: dict[str, tuple[str, ...]] = {"rootfs": ("host",), "seccomp": ("defaul
 
 # Option: what it would need. Said plainly, and nothing is started.
 LATER: dict[str, str] = {
-    "pool": "warm pools",
     "transcript": "terminals and their transcripts",
 }
 
@@ -152,7 +151,8 @@ directory only.
   --name NAME, --posture      for ps and inspect; say what is withheld
   --dry-run, --host FILE      print config.json, run nothing
   --json, --no-audit          print one RunResult object; not in the log
-  not in this version         -t, --image, --pool, --transcript
+  --pool PATH                 in a container of `ocisbx pool serve`
+  not in this version         -t, --image, --transcript
 
 examples:
   ocisbx run -- make test

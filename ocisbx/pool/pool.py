@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import time
 import weakref
@@ -23,7 +24,7 @@ from ocisbx.sandbox import Sandbox
 from ocisbx.values import check_command, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ocisbx.backends.execution import OciExecution
     from ocisbx.capture import Input
@@ -74,7 +75,7 @@ class Pool:
         """`size`: how many wait; as (least, most) as many between them as the calls of the last
         seconds need. After `idle_s` without a call one (or `least`) is kept. No member gets older
         than `max_age_s`. `warm`: an interpreter (python3, node) that is started ahead and has
-        imported `warm_imports`, or a command that speaks the handshake of ocisbx-pool(7), for
+        imported `warm_imports`, or a command that speaks the handshake of ocisbx-pool(1), for
         `run_code`. The others are Sandbox's.
 
         Raises:
@@ -253,6 +254,20 @@ class Pool:
             why="something on this host ends them",
             remedy="`ocisbx doctor` checks this host",
         )
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[Member]:
+        """A container that has run nothing, for whoever drives it; ended with the context.
+
+        Raises:
+            InvalidState: the pool was closed.
+            OcisbxError: there is none, and none can be started.
+        """
+        member = self._store.take()
+        try:
+            yield member
+        finally:
+            self._store.put_back(member)
 
     def after_fork(self) -> None:
         """In the child of a fork: none of the members is its own."""

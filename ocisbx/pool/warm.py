@@ -1,4 +1,4 @@
-"""Interpreters that have started and imported before the call; see ocisbx-pool(7)."""
+"""Interpreters that have started and imported before the call; see ocisbx-pool(1)."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def warm_command(warm: str | Sequence[str], imports: Sequence[str]) -> Warm:
         raise ConfigError(
             f"{show(warm)} is no interpreter that can wait",
             remedy=f"one of {', '.join(INTERPRETERS)}, or a command that speaks the handshake of "
-            "ocisbx-pool(7), as a list",
+            "ocisbx-pool(1), as a list",
         )
     option, bootstrap = INTERPRETERS[known]
     end = ("--",) if known == "node" else ()
