@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.backends.base import START_TIMEOUT_S, Call
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 LOOK_BYTES = 256
 
+_all: weakref.WeakSet[Member] = weakref.WeakSet()
 # What was forked holds descriptors of its parent's members: they are kept, and nothing is done.
 _forked: list[object] = []
 
@@ -50,6 +52,9 @@ class Member:
         """
         self.plan = plan
         self._process = os.getpid()
+        self._ends: Ends | None = None
+        self._spent = Spent()
+        _all.add(self)
         with contextlib.ExitStack() as stack:
             call = Call(argv=(), environment=os.environ, start_timeout_s=start_timeout_s)
             self.execution: OciExecution = set_up(stack, plan, call)
@@ -60,8 +65,6 @@ class Member:
                     why=failure.why,
                     remedy=f"`ocisbx doctor` checks this host; the runtime was {plan.runtime.path}",
                 )
-            self._ends: Ends | None = None
-            self._spent = Spent()
             if warm is not None:
                 stack.callback(self._close_ends)
                 self._warm_up(warm, START_TIMEOUT_S if start_timeout_s is None else start_timeout_s)
@@ -186,6 +189,10 @@ class Member:
         """After a fork, in the child: it is the parent's."""
         _forked.append(self)
 
+    def after_fork(self) -> None:
+        """In the child: no end for writing, or the parent could not end a call's input."""
+        self._close_ends()
+
 
 def _ended(execution: OciExecution) -> str:
     return "" if execution.verdict is None else f"it ended: {execution.verdict}"
@@ -198,3 +205,11 @@ def retire_all(members: list[Member]) -> None:
     for member in members:
         with contextlib.suppress(OcisbxError):
             member.retire()
+
+
+def _after_fork() -> None:
+    for member in list(_all):
+        member.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

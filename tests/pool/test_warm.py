@@ -135,6 +135,23 @@ def test_an_interpreter_that_was_killed_or_stopped(
     assert result.id != first.execution.id
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_forked_child_does_not_keep_an_input_open(warm: ocisbx.Pool) -> None:
+    warm.open()
+    assert eventually(lambda: warm.counts.waiting == 2)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    os.close(reader)
+    code = "import sys; print(len(sys.stdin.read()))"
+    assert warm.run_code(code, input=b"input", timeout_s=20).stdout == b"5\n"
+    os.close(writer)
+    os.waitpid(pid, 0)
+
+
 def test_one_stream_for_both(make: Make) -> None:
     pool = make(1, warm="python3", capture={"combine": True})
     result = pool.run_code("import sys; print('out', flush=True); print('err', file=sys.stderr)")
