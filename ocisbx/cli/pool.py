@@ -25,8 +25,8 @@ SIGTERM. The socket is for your own user only.
 
   --socket PATH        where; a socket that nobody serves any more is replaced
   --size N             how many wait (8); LEAST-MOST: as many as are needed
-  RUN OPTIONS          those of `ocisbx run` that make the container
-                       (ocisbx run --help): what it sees, its limits, its runtime
+  RUN OPTIONS          those of `ocisbx run` that make the container: what it
+                       sees, its limits, its runtime (ocisbx run --help)
 
 examples:
   ocisbx pool serve --socket /tmp/pool --size 4 --preset locked-down

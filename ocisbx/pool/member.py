@@ -15,7 +15,7 @@ from ocisbx.cgroup.box import is_frozen
 from ocisbx.errors import OcisbxError, RuntimeFailed
 from ocisbx.outcome import Reason
 from ocisbx.pool.warm import Ends, Greeting, Spent
-from ocisbx.probe.processes import is_stopped
+from ocisbx.probe.processes import children, is_stopped
 from ocisbx.values import show
 
 if TYPE_CHECKING:
@@ -134,11 +134,7 @@ class Member:
         pid = self.execution.init_pid
         if self._ends is None or not pid:
             return []
-        try:
-            with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-                return list(map(int, file.read().split()))
-        except OSError:
-            return []
+        return children(pid)
 
     def is_sound(self) -> bool:
         """Whether it lives, waits, and would run: nobody has killed, stopped or frozen it."""
