@@ -65,17 +65,17 @@ class PayloadStdio:
         if not call.argv:
             return
         try:
-            self._output(
+            self.stdout = self._output(
                 "stdout", _sink(call, call.stdout, directory, f"{prefix}stdout"), call.on_stdout
             )
             if not plan.combine:
-                self._output(
+                self.stderr = self._output(
                     "stderr",
                     _sink(call, call.stderr, directory, f"{prefix}stderr"),
                     call.on_stderr,
                 )
             if call.stdin is not None or taken is not None:
-                self._input(b"" if call.stdin is None else call.stdin)
+                self.stdin = self._input(b"" if call.stdin is None else call.stdin)
         except BaseException:
             self.close()
             raise
@@ -113,26 +113,31 @@ class PayloadStdio:
         while self._taken is not None and self._taken.ends:
             os.close(self._taken.ends.popitem()[1])
 
-    def _output(self, name: str, sink: Sink, on_data: Callable[[bytes], None] | None) -> None:
-        if self._taken is not None:
-            ours = self._taken.ends.pop(name)
-        else:
-            ours, theirs = os.pipe()
-            setattr(self, name, theirs)
-            self._give(theirs)
+    def _output(self, name: str, sink: Sink, on_data: Callable[[bytes], None] | None) -> int | None:
+        """The payload's end; None: it has it already."""
+        ours, theirs = os.pipe() if self._taken is None else (self._taken.ends.pop(name), None)
         self.streams.append(
             OutputStream(
                 name, ours, self._cap_bytes, sink, on_data=on_data, on_limit=self._on_limit
             )
         )
+        if theirs is not None:
+            self._give(theirs)
+        return theirs
 
-    def _input(self, source: bytes | int) -> None:
+    def _input(self, source: bytes | int) -> int | None:
+        """As `_output`."""
         if self._taken is not None:
             self.feeder = InputFeeder(self._taken.ends.pop("stdin"), source, self._taken.letter)
-            return
-        self.stdin, ours = os.pipe()
-        self._give(self.stdin)
-        self.feeder = InputFeeder(ours, source)
+            return None
+        theirs, ours = os.pipe()
+        self._give(theirs)
+        try:
+            self.feeder = InputFeeder(ours, source)
+        except BaseException:
+            os.close(theirs)
+            raise
+        return theirs
 
     def _give(self, descriptor: int) -> None:
         # A payload that is somebody else outside could not reopen its own /dev/stdout.

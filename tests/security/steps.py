@@ -136,14 +136,15 @@ def environment_passed(_: Scene) -> Iterator[None]:
 def stdout_is_a_file(scene: Scene) -> Iterator[None]:
     output = PayloadStdio._output
 
-    def to_file(self: PayloadStdio, name: str, sink: Any, on_data: Any) -> None:
-        output(self, name, sink, on_data)
+    def to_file(self: PayloadStdio, name: str, sink: Any, on_data: Any) -> int:
+        pipe = output(self, name, sink, on_data)
+        assert pipe is not None
         if name == "stdout":
-            assert self.stdout is not None
-            os.close(self.stdout)
-            self.stdout = os.open(sink.path, os.O_RDWR)
+            os.close(pipe)
+            pipe = os.open(sink.path, os.O_RDWR | os.O_CREAT, 0o600)
             # Nothing comes out of a file: the probe must not wait for an answer.
             scene.finish()
+        return pipe
 
     with _patched() as patch:
         patch.setattr(PayloadStdio, "_output", to_file)
