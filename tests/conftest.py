@@ -12,7 +12,7 @@ settings.load_profile("suite")
 # Parts that share nothing with a neighbour and measure no time. All tests of the other parts run on
 # one worker, one after the other.
 PARALLEL_PARTS = frozenset(
-    {"contract", "golden", "machine", "meta", "programs", "security", "unit", "vm"}
+    {"contract", "golden", "machine", "meta", "programs", "security", "sessions", "unit", "vm"}
 )
 
 

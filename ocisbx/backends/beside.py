@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import time
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from ocisbx.backends.driven import Driven
 from ocisbx.backends.endings import measured
 from ocisbx.cgroup.stats import Counters, read_counters
 from ocisbx.init import wire
+from ocisbx.outcome import StartFailure
 
 if TYPE_CHECKING:
     import socket
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from ocisbx.outcome import Evidence
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
+
+# How long a container may take no orders before it counts as hung.
+PATIENCE_S = 20.0
 
 
 class SideExecution(Driven):
@@ -41,27 +46,61 @@ class SideExecution(Driven):
 
         Raises:
             OSError: nobody takes any more; no descriptor is left.
+            TimeoutError: it is there, and takes none.
         """
         theirs = self._init.connect()
         stdio = self.stdio
         if self._cgroup:
             self._before = read_counters(self._cgroup)
         try:
-            wire.send_run(
-                orders,
-                self._command(),
-                stdin=stdio.stdin,
-                stdout=stdio.stdout,
-                stderr=stdio.stderr,
-                combine=self._plan.combine,
-                channel=theirs.fileno(),
-            )
+            self._order(orders, theirs.fileno())
         finally:
             theirs.close()
         stdio.release()
         self._init.started()
         self._begin()
         self._tell(Step.CREATED)
+
+    def _order(self, orders: socket.socket, channel: int) -> None:
+        """Where many ask at once the queue is full at times: it is one for all, whoever asks."""
+        command = self._command()
+        poller = select.poll()
+        poller.register(orders, select.POLLOUT)
+        give_up_at = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                wire.send_run(
+                    orders,
+                    command,
+                    stdin=self.stdio.stdin,
+                    stdout=self.stdio.stdout,
+                    stderr=self.stdio.stderr,
+                    combine=self._plan.combine,
+                    channel=channel,
+                )
+            except BlockingIOError:
+                left_s = give_up_at - time.monotonic()
+                if left_s <= 0:
+                    raise TimeoutError from None
+                poller.poll(left_s * 1000)
+            else:
+                return
+
+    @property
+    def refused_at(self) -> StartFailure | None:
+        """Where it failed to start, by the init's report."""
+        return self._report if isinstance(self._report, StartFailure) else None
+
+    @property
+    def has_started(self) -> bool:
+        """Whether it was executed."""
+        return self._started
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether it ended without a report, and not by our wish: with its container, or because
+        who leads it was killed, or could not be made."""
+        return self._report is None and self._ending.reason is None
 
     def usage(self) -> ResourceUsage:
         """What the command and all that it waited for used (getrusage(2))."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import time
 from typing import TYPE_CHECKING, Self
 
@@ -13,10 +15,10 @@ from ocisbx.background.packets import ask_orders
 from ocisbx.background.used import in_use
 from ocisbx.bundle.record import directory_of
 from ocisbx.calls import Told, conclude
-from ocisbx.errors import InvalidState
-from ocisbx.outcome import Reason
+from ocisbx.errors import ConfigError, InvalidState, RuntimeFailed
+from ocisbx.outcome import STAGES, Reason
 from ocisbx.plan import Plan
-from ocisbx.values import utc_text
+from ocisbx.values import show, utc_text
 
 if TYPE_CHECKING:
     import socket
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 
     from ocisbx.backends.base import Call
     from ocisbx.result import RunResult
+
+# Stages of a start that fail for what the caller asked: what to ask instead.
+REMEDIES = {
+    3: "give a directory that is there, inside",
+    6: "leave the user out, or give the container the right to change ids",
+}
 
 
 class Orders:
@@ -66,6 +74,7 @@ class Orders:
         Raises:
             PolicyDenied: `[commands]` does not let it run.
             InvalidState: the container has ended.
+            ConfigError: the container has no such directory, or may not become that user.
             OcisbxError: ocisbx or the runtime failed.
         """
         plan = self.plan if timeout_s is None else self.plan._replace(timeout_s=timeout_s)
@@ -78,14 +87,40 @@ class Orders:
                 execution = self._start(plan, call, directory)
             except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
                 raise _ended(self.id) from error
+            except TimeoutError as error:
+                raise InvalidState(
+                    f"{self.id} takes no commands",
+                    why="its process 1 is stopped, or hangs",
+                    remedy=f"ocisbx rm -f {self.id} ends it",
+                ) from error
             stack.callback(execution.close)
             if hold is not None:
                 hold(execution)
             verdict = execution.wait()
             assert verdict is not None
+            self._explain(execution, call)
             captured = execution.stdio.finish(keep=False)
         told = Told(plan, call, execution, verdict, captured)
         return conclude(told, started_at, resolve_s=0.0, audit=audit)
+
+    def _explain(self, execution: SideExecution, call: Call) -> None:
+        """Raise what was no end of the command's."""
+        refused = execution.refused_at
+        if refused is not None and refused.stage in REMEDIES:
+            what = STAGES[refused.stage]
+            if call.workdir and "directory" in what:
+                what = what.replace("directory", f"directory {show(call.workdir)}")
+            raise ConfigError(what, why=os.strerror(refused.errno), remedy=REMEDIES[refused.stage])
+        if not execution.was_cut_off:
+            return
+        poller = select.poll()
+        poller.register(self._orders, 0)
+        if poller.poll(0):
+            raise _ended(self.id, "while the command ran")
+        if not execution.has_started:
+            raise RuntimeFailed(
+                STAGES[1], why="it has as many as it may", remedy="end some, or raise limits.pids"
+            )
 
     def _start(self, plan: Plan, call: Call, directory: str) -> SideExecution:
         execution: SideExecution
@@ -109,7 +144,7 @@ class Orders:
         return execution
 
 
-def _ended(container_id: str) -> InvalidState:
+def _ended(container_id: str, when: str = "") -> InvalidState:
     return InvalidState(
-        f"{container_id} has ended", remedy="ocisbx ps -a tells the state of each container"
+        f"{container_id} has ended {when}".rstrip(), remedy="ocisbx ps -a tells the state of each container"
     )

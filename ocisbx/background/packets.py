@@ -157,22 +157,8 @@ def ask_orders(container_id: str) -> tuple[dict[str, Any], socket.socket] | None
     Raises:
         OcisbxError: what the supervisor says is wrong.
     """
-    client = connect(container_id)
-    if client is None:
-        return None
-    with client:
-        client.settimeout(ANSWER_S)
-        try:
-            client.send(encode({"verb": "orders"}))
-            data, descriptors, _, _ = socket.recv_fds(client, PACKET_BYTES, 1)
-        except (BrokenPipeError, ConnectionResetError):
-            return None
-    answer = decode(data) if data else {}
-    if "error" in answer:
-        raise error_of(answer["error"])
-    if not descriptors:
-        return None
-    return answer["ok"], socket.socket(fileno=descriptors[0])
+    found = _exchange(container_id, "orders", {}, 1)
+    return None if found is None or not found[1] else (found[0], socket.socket(fileno=found[1][0]))
 
 
 def ask(container_id: str, verb: str, **members: Any) -> dict[str, Any] | None:  # noqa: ANN401 -- as JSON has them
@@ -181,6 +167,13 @@ def ask(container_id: str, verb: str, **members: Any) -> dict[str, Any] | None: 
     Raises:
         OcisbxError: what the supervisor says is wrong.
     """
+    found = _exchange(container_id, verb, members, 0)
+    return None if found is None else found[0]
+
+
+def _exchange(
+    container_id: str, verb: str, members: dict[str, Any], descriptors: int
+) -> tuple[dict[str, Any], list[int]] | None:
     client = connect(container_id)
     if client is None:
         return None
@@ -188,7 +181,9 @@ def ask(container_id: str, verb: str, **members: Any) -> dict[str, Any] | None: 
         client.settimeout(ANSWER_S)
         try:
             client.send(encode({"verb": verb, **members}))
-            data = client.recv(PACKET_BYTES)
+            data, given, _, _ = socket.recv_fds(
+                client, PACKET_BYTES, descriptors, socket.MSG_CMSG_CLOEXEC
+            )
         except TimeoutError as error:
             what = f"the supervisor of {container_id} has not answered for {ANSWER_S:g} s"
             raise InvalidState(what, remedy="is it stopped? ocisbx ps tells its pid") from error
@@ -200,4 +195,4 @@ def ask(container_id: str, verb: str, **members: Any) -> dict[str, Any] | None: 
     if "error" in answer:
         raise error_of(answer["error"])
     found = answer.get("ok")
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}, given
