@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Step
-from ocisbx.backends.driven import Driven
+from ocisbx.backends.driven import CLEANUP_S, Driven
 from ocisbx.backends.endings import measured
 from ocisbx.cgroup.stats import Counters, read_counters
 from ocisbx.init import wire
@@ -29,8 +29,8 @@ PATIENCE_S = 20.0
 class SideExecution(Driven):
     """Implements `backends.base.Execution` for one of the commands of a container.
 
-    Its end is not the container's: what it leaves running stays. When its driver ends before it
-    does, its whole tree is killed, and nothing else.
+    Its end is not the container's: what it leaves running stays. When it is ended, or its driver
+    ends before it does, its whole tree is killed, and nothing else.
     """
 
     def __init__(
@@ -92,15 +92,18 @@ class SideExecution(Driven):
         return self._report if isinstance(self._report, StartFailure) else None
 
     @property
-    def has_started(self) -> bool:
-        """Whether it was executed."""
-        return self._started
-
-    @property
     def was_cut_off(self) -> bool:
         """Whether it ended without a report, and not by our wish: with its container, or because
-        who leads it was killed, or could not be made."""
+        who leads it was killed."""
         return self._report is None and self._ending.reason is None
+
+    def _let_go(self) -> None:
+        """Of a command that is ended nothing is to stay: its leader hangs up when that is so."""
+        if self._ending.reason is None:
+            super()._let_go()
+        else:
+            self._init.end_sending()
+            self._cleanup_at = time.monotonic() + CLEANUP_S
 
     def usage(self) -> ResourceUsage:
         """What the command and all that it waited for used (getrusage(2))."""

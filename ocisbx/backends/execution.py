@@ -111,10 +111,9 @@ class OciExecution(Driven):
         poller.register(self._child.pidfd, select.POLLIN)
         return not poller.poll(0)
 
-    @property
-    def init_socket(self) -> int:
-        """Where a container takes orders."""
-        return self._init.fileno()
+    def share_init(self) -> int:
+        """Where the container takes orders, for others. Raises OSError: it has ended."""
+        return self._init.share()
 
     @property
     def runtime_pid(self) -> int:

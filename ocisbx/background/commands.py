@@ -9,13 +9,14 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from ocisbx.backends.beside import SideExecution
+from ocisbx.backends.endings import SETTLE_S
 from ocisbx.backends.oci import new_id
 from ocisbx.backends.stdio import PayloadStdio
 from ocisbx.background.packets import ask_orders
 from ocisbx.background.used import in_use
 from ocisbx.bundle.record import directory_of
 from ocisbx.calls import Told, conclude
-from ocisbx.errors import ConfigError, InvalidState, RuntimeFailed
+from ocisbx.errors import ConfigError, InvalidState, OcisbxError, RuntimeFailed
 from ocisbx.outcome import STAGES, Reason
 from ocisbx.plan import Plan
 from ocisbx.values import show, utc_text
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     from ocisbx.backends.base import Call
     from ocisbx.result import RunResult
 
-# Stages of a start that fail for what the caller asked: what to ask instead.
-REMEDIES = {
-    3: "give a directory that is there, inside",
-    6: "leave the user out, or give the container the right to change ids",
+# Stages at which a command fails to start though the container is sound.
+REFUSALS: dict[int, tuple[type[OcisbxError], str]] = {
+    1: (RuntimeFailed, "end what runs there, or allow more processes: limits.pids"),
+    3: (ConfigError, "give a directory that is there, inside"),
+    6: (ConfigError, "leave the user out, or give the container the right to change ids"),
 }
 
 
@@ -106,21 +108,24 @@ class Orders:
     def _explain(self, execution: SideExecution, call: Call) -> None:
         """Raise what was no end of the command's."""
         refused = execution.refused_at
-        if refused is not None and refused.stage in REMEDIES:
+        if refused is not None and refused.stage in REFUSALS:
+            kind, remedy = REFUSALS[refused.stage]
             what = STAGES[refused.stage]
             if call.workdir and "directory" in what:
                 what = what.replace("directory", f"directory {show(call.workdir)}")
-            raise ConfigError(what, why=os.strerror(refused.errno), remedy=REMEDIES[refused.stage])
+            raise kind(what, why=os.strerror(refused.errno), remedy=remedy)
         if not execution.was_cut_off:
             return
+        if self._has_ended():
+            raise _ended(self.id, "while the command ran")
+
+    def _has_ended(self) -> bool:
+        if self._orders.fileno() < 0:
+            return True
         poller = select.poll()
         poller.register(self._orders, 0)
-        if poller.poll(0):
-            raise _ended(self.id, "while the command ran")
-        if not execution.has_started:
-            raise RuntimeFailed(
-                STAGES[1], why="it has as many as it may", remedy="end some, or raise limits.pids"
-            )
+        # The runtime holds the other end, too, and ends shortly after its container.
+        return bool(poller.poll(SETTLE_S * 1000))
 
     def _start(self, plan: Plan, call: Call, directory: str) -> SideExecution:
         execution: SideExecution
@@ -146,5 +151,6 @@ class Orders:
 
 def _ended(container_id: str, when: str = "") -> InvalidState:
     return InvalidState(
-        f"{container_id} has ended {when}".rstrip(), remedy="ocisbx ps -a tells the state of each container"
+        f"{container_id} has ended {when}".rstrip(),
+        remedy="ocisbx ps -a tells the state of each container",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Call
@@ -75,6 +76,7 @@ class Session:
         self._parent: Session | None = None
         self._container: Container | None = None
         self._orders: Orders | None = None
+        self._opening = threading.Lock()
 
     @classmethod
     def find(cls, given: str) -> Self:
@@ -130,8 +132,11 @@ class Session:
             InvalidState: the name is taken.
             OcisbxError: this host cannot run it; nothing is left.
         """
-        if self._container is not None:
-            return
+        with self._opening:
+            if self._container is None:
+                self._open()
+
+    def _open(self) -> None:
         with contextlib.ExitStack() as stack:
             if self._worktree is not None:
                 self._worktree.add()
@@ -267,6 +272,9 @@ class Session:
         Raises:
             OcisbxError: something cannot be ended or removed.
         """
+        orders, self._orders = self._orders, None
+        if orders is not None:
+            orders.close()
         container, self._container = self._container, None
         if container is None:
             return
@@ -282,12 +290,12 @@ class Session:
         return self._container
 
     def _orders_of(self) -> Orders:
-        if self._orders is None:
-            if self._container is not None:
-                raise InvalidState("the session was closed", remedy="make another one")
+        if self._container is None:
             self.open()
-        assert self._orders is not None
-        return self._orders
+        orders = self._orders
+        if orders is None:
+            raise InvalidState("the session was closed", remedy="make another one")
+        return orders
 
 
 def is_session(record: Record) -> bool:

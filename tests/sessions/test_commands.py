@@ -42,7 +42,7 @@ def test_each_command_has_its_own(house: Box) -> None:
         assert (missing.termination, missing.shell_exit_code) == ("not_found", 127)
         assert missing.hint is not None
         assert session.run(["/usr"]).termination == "not_executable"
-        with pytest.raises(ocisbx.ConfigError, match="/no/where.*cannot be entered"):
+        with pytest.raises(ocisbx.ConfigError, match=r"/no/where.*cannot be entered"):
             session.run(["true"], workdir="/no/where")
         assert session.run(["true"]).exit_code == 0
 
