@@ -8,45 +8,25 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import shutil
-import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ocisbx.bench import statistics
+from ocisbx.probe.machine import load_now, machine_facts
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 
-RESAMPLES = 2000
-CONFIDENCE = 0.95
-
 
 def host_facts() -> dict[str, Any]:
     """Where a result comes from; `load` is the one-minute average when the benchmark began."""
-    return {
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-        "cpu": _cpu_name(),
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "uid": "root" if os.geteuid() == 0 else "unprivileged",
-        "load": round(os.getloadavg()[0], 2),
-        "measured_at": time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime()),
-    }
-
-
-def _cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
+    return machine_facts() | load_now()
 
 
 def parse_arguments(description: str | None, **defaults: int) -> argparse.Namespace:
@@ -67,90 +47,40 @@ def shown(path: str) -> str:
     return os.path.relpath(path, ROOT) if path.startswith(f"{ROOT}/") else path
 
 
-def version_of(program: str) -> str:
-    """The first line of `PROGRAM --version`."""
-    ran = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
-    return ran.stdout.splitlines()[0]
-
-
 def default_runtimes() -> list[str]:
     """The crun and the runc of the PATH."""
     return [path for name in ("crun", "runc") if (path := shutil.which(name)) is not None]
 
 
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """The nearest-rank quantile of sorted values."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
 def summarize(samples_s: Iterable[float]) -> dict[str, float]:
     """p50, p90, p99, the fastest, in milliseconds."""
-    ordered = sorted(samples_s)
-    shown = {f"p{share}_ms": quantile(ordered, share / 100) for share in (50, 90, 99)}
-    return {
-        "n": len(ordered),
-        **{name: round(value * 1e3, 3) for name, value in shown.items()},
-        "min_ms": round(ordered[0] * 1e3, 3),
-    }
+    found = statistics.summarize(list(samples_s))
+    values = {"p50": found.p50, "p90": found.p90, "p99": found.p99, "min": found.least}
+    return {"n": found.n, **{f"{name}_ms": round(s * 1e3, 3) for name, s in values.items()}}
 
 
-def ratio_of_medians(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
-    """The ratio of medians of interleaved samples, with its bootstrap interval.
-
-    Rounds are drawn, not samples: what disturbed a round disturbed both sides of it.
-    """
-    generator = random.Random(1)  # noqa: S311 -- a repeatable draw, not a secret
-    rounds = range(len(ours))
-    ratios = []
-    for _ in range(RESAMPLES):
-        drawn = generator.choices(rounds, k=len(ours))
-        ratios.append(
-            statistics.median(ours[i] for i in drawn) / statistics.median(theirs[i] for i in drawn)
-        )
-    ratios.sort()
-    tail = (1 - CONFIDENCE) / 2
-    return {
-        "ratio": round(statistics.median(ours) / statistics.median(theirs), 3),
-        "low": round(quantile(ratios, tail), 3),
-        "high": round(quantile(ratios, 1 - tail), 3),
-        "of_minima": round(min(ours) / min(theirs), 3),
-    }
+def timed(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
 
 
-def keep(
-    name: str, document: dict[str, Any], samples: Iterable[dict[str, Any]] | None = None
-) -> None:
-    """Write results/NAME.json, and every sample into results/NAME.jsonl."""
+def interleave(
+    contenders: Mapping[str, Callable[[], float]], rounds: int, warm_up: int
+) -> dict[str, list[float]]:
+    """Seconds of each contender, timed in random order in every round."""
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    order = random.Random(1)  # noqa: S311 -- a repeatable draw, not a secret
+    for number in range(-warm_up, rounds):
+        for name in order.sample(sorted(contenders), len(contenders)):
+            wall_s = contenders[name]()
+            if number >= 0:
+                samples[name].append(wall_s)
+    return samples
+
+
+def keep(name: str, document: dict[str, Any]) -> None:
+    """Write results/NAME.json."""
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps(document, indent=2) + "\n"
     (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
-    if samples is not None:
-        lines = "".join(json.dumps(sample) + "\n" for sample in samples)
-        (RESULTS / f"{name}.jsonl").write_text(lines, encoding="utf-8")
-
-
-def measure_runtimes(
-    name: str,
-    description: str | None,
-    measure: Callable[[str, int], tuple[dict[str, Any], list[dict[str, Any]]]],
-    config: str,
-) -> list[dict[str, Any]]:
-    """Measure each runtime in turn, print (and keep) the document, and return its rows."""
-    options = parse_arguments(description, rounds=200)
-    document: dict[str, Any] = {
-        "benchmark": name,
-        "host": host_facts(),
-        "configuration": {"config": config, "rounds": options.rounds},
-        "rows": [],
-    }
-    samples: list[dict[str, Any]] = []
-    for runtime in options.runtime:
-        row, raw = measure(runtime, options.rounds)
-        document["rows"].append(row)
-        samples += raw
-        print(json.dumps(row), file=sys.stderr)
-    print(json.dumps(document, indent=2))
-    if options.keep:
-        keep(name, document, samples)
-    rows: list[dict[str, Any]] = document["rows"]
-    return rows

@@ -17,12 +17,18 @@ from __future__ import annotations
 import functools
 import json
 import os
-import random
 import tempfile
-import time
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common import host_facts, keep, parse_arguments, shown, summarize
+from benchmarks.common import (
+    host_facts,
+    interleave,
+    keep,
+    parse_arguments,
+    shown,
+    summarize,
+    timed,
+)
 from ocisbx.backends.trial import Trier
 from ocisbx.places import find_places
 from ocisbx.probe.remembered import CACHE_FILE, RuntimeMemory, runtime_memory
@@ -53,29 +59,18 @@ def attempt(runtime: RuntimeBinary) -> RuntimeBinary:
     return trial.runtime
 
 
-def timed(action: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
-
-
 def measure(paths: Sequence[str], rounds: int) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Seconds of each contender, and facts about what was measured."""
     found = [next(r for r in find_runtimes((path,)) if r.path == path) for path in paths]
     tried = [attempt(runtime) for runtime in found]
     file = f"{find_places().cache}/{CACHE_FILE}"
-    contenders: dict[str, Callable[[], object]] = {
+    actions: dict[str, Callable[[], object]] = {
         "load": functools.partial(load, file, tried),
         "lookup": functools.partial(ask, runtime_memory(), tried),
         **{f"trial {shown(r.path)}": functools.partial(attempt, r) for r in found},
     }
-    samples: dict[str, list[float]] = {name: [] for name in contenders}
-    order = random.Random(1)  # noqa: S311 -- a repeatable draw, not a secret
-    for number in range(-WARM_UP, rounds):
-        for name in order.sample(sorted(contenders), len(contenders)):
-            wall_s = timed(contenders[name])
-            if number >= 0:
-                samples[name].append(wall_s)
+    contenders = {name: functools.partial(timed, action) for name, action in actions.items()}
+    samples = interleave(contenders, rounds, WARM_UP)
     versions = {shown(r.path): f"{r.name} {r.version} {r.platform or ''}".strip() for r in tried}
     return samples, {"runtimes": versions, "memory_bytes": os.stat(file).st_size}
 

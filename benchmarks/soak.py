@@ -1,131 +1,200 @@
-"""Thousands of calls in one process: nothing may grow, and the last ones be as fast as the first.
+"""Many thousand calls in one process: nothing may grow, and the last ones be as fast as the first.
 
-    python -m benchmarks.soak [--runtime PATH] [--calls N] [--keep]
+    python -m benchmarks.soak [--runtime PATH] [--calls N] [--through pool|cold] [--keep]
 
-After a warm-up, counts descriptors, threads, resident memory and every file and directory below
-the places of ocisbx, before and after the calls. Each call is followed by one of the bare runtime
-(see cold.py), so that a busy host slows both: the drift is how the ratio of the medians of a
-hundred calls changed from the first hundred to the last (goal: within 10 %).
-Prints one JSON object; `--keep` writes results/soak.json.
+Before and after the calls, and every so often between, counts what this process and its user hold:
+descriptors, threads, processes, resident memory, every file and directory below the places of
+ocisbx, cgroups. Every tenth call is followed by a posix_spawn of `true`, so that a busy machine
+slows both: the drift is how the ratio of the medians changed from the first thousand calls to the
+last thousand (goal: at most 1.1 times; memory: below 5 MiB; anything else: 0).
+Each line of the log (stderr) tells what it holds then. Prints one JSON object; `--keep` writes
+results/soak.json and results/soak.log.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import gc
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.baseline import bare_runtime
-from benchmarks.common import host_facts, keep, parse_arguments, shown, summarize, version_of
-from ocisbx import run
+import psutil
+
+from benchmarks.common import RESULTS, default_runtimes, host_facts, keep, shown, summarize, timed
+from ocisbx import command
+from ocisbx.cgroup.box import cgroup_name
 from ocisbx.places import find_places
+from ocisbx.pool.pool import Pool
+from ocisbx.probe.cgroups import look
+from ocisbx.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ocisbx.result import RunResult
+
+    Run = Callable[[Sequence[str]], RunResult]
 
 WARM_UP = 300
-WINDOW = 100
-SEEN_EVERY = 500
+WINDOW = 1000
+# Of the calls, how many are followed by one of the reference.
+REFERENCE_EVERY = 10
+SEEN = 40
+TRUE = "/usr/bin/true"
+POOL_SIZE = 8
 GOAL_RSS_BYTES = 5 << 20
-GOAL_DRIFT = 0.10
+GOAL_DRIFT = 1.1
+SETTLE_S = 20.0
 
 
 def state() -> dict[str, int]:
     """What this process and its user hold now."""
     gc.collect()
     places = find_places()
+    process = psutil.Process()
     return {
-        "descriptors": len(os.listdir("/proc/self/fd")),
-        "threads": len(os.listdir("/proc/self/task")),
-        "rss_bytes": _resident_bytes(),
-        "children": len(Path("/proc/thread-self/children").read_text(encoding="ascii").split()),
+        "descriptors": process.num_fds(),
+        "threads": process.num_threads(),
+        "processes": len(process.children(recursive=True)),
+        "rss_bytes": process.memory_info().rss,
+        "cgroups": len(cgroups()),
         **{
             f"{name}_entries": sum(1 for _ in Path(path).rglob("*"))
-            for name, path in (
-                ("runtime", places.runtime),
-                ("cache", places.cache),
-                ("state", places.state),
-            )
+            for name, path in places._asdict().items()
         },
     }
 
 
-def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+def cgroups() -> list[str]:
+    """Of ours, where they are made."""
+    site = look()
+    place = f"{site.mount}{site.parent}"
+    names = os.listdir(place) if site.parent else []
+    return [name for name in names if name.startswith(cgroup_name(""))]
 
 
-def call(runtime: str) -> float:
-    started = time.perf_counter()
-    result = run(["true"], runtime={"names": [runtime]})
-    elapsed_s = time.perf_counter() - started
-    assert result.exit_code == 0, result
-    return elapsed_s
+@contextlib.contextmanager
+def pooled(runtime: str) -> Iterator[tuple[Run, Callable[[], bool]]]:
+    with Pool(size=POOL_SIZE, runtime={"names": [runtime]}, workspace="none") as pool:
+        yield pool.run, lambda: pool.counts == (POOL_SIZE, 0, 0)
 
 
-def soak(runtime: str, calls: int) -> dict[str, Any]:
-    # Made before the first count: what this benchmark itself keeps must not look like growth.
-    ours, bare = array("d", bytes(8 * calls)), array("d", bytes(8 * calls))
-    seen: list[dict[str, int]] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="ocisbx-soak-") as directory,
-        bare_runtime(runtime, directory) as time_bare,
-    ):
+@contextlib.contextmanager
+def cold(runtime: str) -> Iterator[tuple[Run, Callable[[], bool]]]:
+    with Sandbox(runtime={"names": [runtime]}, workspace="none") as sandbox:
+        yield sandbox.run, lambda: True
+
+
+THROUGH = {"pool": pooled, "cold": cold}
+
+
+class Soak:
+    """The calls, with what was seen between them."""
+
+    def __init__(self, run: Run, at_rest: Callable[[], bool], calls: int) -> None:
+        # Made before the first count: what this benchmark itself keeps must not look like growth.
+        self.ours = array("d", bytes(8 * calls))
+        self.reference = array("d", bytes(8 * (calls // REFERENCE_EVERY + 1)))
+        self.seen: list[dict[str, int]] = []
+        self._run, self._at_rest, self._calls = run, at_rest, calls
+
+    def call(self) -> float:
+        def one() -> None:
+            result = self._run([TRUE])
+            assert result.exit_code == 0, result
+
+        return timed(one)
+
+    @staticmethod
+    def spawn() -> float:
+        return timed(lambda: command.run([TRUE], timeout_s=10))
+
+    def look(self, number: int) -> None:
+        """Note and log what is held, when nothing is being started."""
+        deadline = time.monotonic() + SETTLE_S
+        while not self._at_rest() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.seen.append({"calls": number, **state()})
+        print(json.dumps(self.seen[-1]), file=sys.stderr, flush=True)
+
+    def go(self) -> None:
         for _ in range(WARM_UP):
-            call(runtime)
-            time_bare()
-        seen.append({"calls": 0, **state()})
-        for number in range(1, calls + 1):
-            ours[number - 1] = call(runtime)
-            bare[number - 1] = time_bare().wall_s
-            if number % SEEN_EVERY == 0 or number == calls:
-                seen.append({"calls": number, **state()})
-    grown = {name: value - seen[0][name] for name, value in seen[-1].items() if name != "calls"}
+            self.call()
+            self.spawn()
+        self.look(0)
+        every = max(1, self._calls // SEEN)
+        for number in range(self._calls):
+            self.ours[number] = self.call()
+            if number % REFERENCE_EVERY == 0:
+                self.reference[number // REFERENCE_EVERY] = self.spawn()
+            if (number + 1) % every == 0 or number + 1 == self._calls:
+                self.look(number + 1)
+
+    def window(self, start: int, end: int) -> dict[str, Any]:
+        beside = slice(start // REFERENCE_EVERY, max(1, end // REFERENCE_EVERY))
+        ours, reference = self.ours[start:end], self.reference[beside]
+        ratio = statistics.median(ours) / statistics.median(reference)
+        return {
+            "calls": summarize(ours),
+            "posix_spawn": summarize(reference),
+            "ratio": round(ratio, 3),
+        }
+
+
+def parse() -> argparse.Namespace:
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runtime", default=next(iter(default_runtimes()), None))
+    parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--through", choices=THROUGH, default="pool")
+    parser.add_argument("--keep", action="store_true", help="write into benchmarks/results")
+    return parser.parse_args()
+
+
+def soak(options: argparse.Namespace) -> dict[str, Any]:
+    with THROUGH[options.through](options.runtime) as (run, at_rest):
+        found = Soak(run, at_rest, options.calls)
+        found.go()
+    window = min(WINDOW, options.calls)
+    first = found.window(0, window)
+    last = found.window(options.calls - window, options.calls)
+    before = found.seen[0]
     return {
-        "runtime": shown(runtime),
-        "version": version_of(runtime),
-        "first": _window(ours[:WINDOW], bare[:WINDOW]),
-        "last": _window(ours[-WINDOW:], bare[-WINDOW:]),
-        "grown": grown,
-        "seen": seen,
+        "runtime": shown(options.runtime),
+        "first": first,
+        "last": last,
+        "drift": round(last["ratio"] / first["ratio"], 3),
+        "grown": {name: n - before[name] for name, n in found.seen[-1].items() if name != "calls"},
+        "seen": found.seen,
     }
 
 
-def _window(ours: Sequence[float], bare: Sequence[float]) -> dict[str, Any]:
-    ratio = statistics.median(ours) / statistics.median(bare)
-    return {"ocisbx": summarize(ours), "bare": summarize(bare), "ratio": round(ratio, 3)}
-
-
 def main() -> int:
-    options = parse_arguments(__doc__, calls=5000)
+    options = parse()
     host = host_facts()
     # Places of its own: other calls of the same user come and go.
     with tempfile.TemporaryDirectory(prefix="ocisbx-soak-") as places:
         for name in ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
             os.environ[name] = f"{places}/{name}"
             os.mkdir(os.environ[name], 0o700)
-        row = soak(options.runtime[0], options.calls)
-    row["drift"] = round(row["last"]["ratio"] / row["first"]["ratio"] - 1, 3)
-    document = {
-        "benchmark": "soak",
-        "host": host,
-        "configuration": {
-            "config": "SandboxConfig()",
-            "calls": options.calls,
-            "warm_up": WARM_UP,
-            "window": WINDOW,
-        },
-        "rows": [row],
-    }
-    print(json.dumps(document, indent=2))
+        row = soak(options)
+    settings = {"calls": options.calls, "through": options.through, "window": WINDOW}
+    document = {"benchmark": "soak", "host": host, "configuration": settings, "rows": [row]}
+    print(
+        json.dumps(document | {"rows": [{k: v for k, v in row.items() if k != "seen"}]}, indent=2)
+    )
     if options.keep:
+        log = "".join(json.dumps(line) + "\n" for line in row.pop("seen"))
         keep("soak", document)
+        (RESULTS / "soak.log").write_text(log, encoding="utf-8")
     grown = dict(row["grown"])
     rss_bytes = grown.pop("rss_bytes")
     met = rss_bytes < GOAL_RSS_BYTES and row["drift"] <= GOAL_DRIFT and not any(grown.values())

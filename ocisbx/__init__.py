@@ -10,7 +10,6 @@ Public names are resolved when they are first used, so that the import itself st
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ocisbx.version import VERSION as __version__
@@ -33,12 +32,14 @@ if TYPE_CHECKING:
         TerminalError,
         Unsupported,
     )
+    from ocisbx.pool.asynchronous import AsyncPool
     from ocisbx.pool.pool import Pool
     from ocisbx.result import RunResult, Termination
     from ocisbx.sandbox import AsyncSandbox, Sandbox, arun, run
     from ocisbx.session.session import Session
 
 __all__ = [
+    "AsyncPool",
     "AsyncSandbox",
     "BundleError",
     "CgroupError",
@@ -66,6 +67,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncPool": "pool.asynchronous",
     "AsyncSandbox": "sandbox",
     "Container": "background.container",
     "RunResult": "result",
@@ -83,6 +85,8 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         message = f"module 'ocisbx' has no attribute {name!r}"
         raise AttributeError(message)
+    from importlib import import_module  # noqa: PLC0415 -- 0.1 MiB, for those who use a name
+
     value = getattr(import_module(f"ocisbx.{_HOMES.get(name, 'errors')}"), name)
     globals()[name] = value
     return value

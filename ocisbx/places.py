@@ -173,6 +173,8 @@ def locked(directory: str, kind: int) -> Iterator[None]:
         fcntl.flock(descriptor, kind)
         yield
     finally:
+        # Closing alone would not do where a child was forked meanwhile, which has it open too.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 

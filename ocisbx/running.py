@@ -187,6 +187,23 @@ async def reached(point: Point) -> None:
     await there.wait()
 
 
+async def outcome(running: Running) -> RunResult:
+    """Its result. Cancellation ends the payload (SIGTERM, the grace, SIGKILL) and is raised when
+    nothing is left of it."""
+    import asyncio  # noqa: PLC0415 -- as above
+
+    end = asyncio.ensure_future(reached(running.at_end))
+    try:
+        await asyncio.shield(end)
+    except asyncio.CancelledError:
+        running.cancel()
+        await asyncio.shield(end)
+        raise
+    result = running.wait()
+    assert result is not None
+    return result
+
+
 class AsyncRunning:
     """Running for asyncio: it is awaited, or used as an async context whose exit ends what runs.
 

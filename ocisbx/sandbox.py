@@ -190,21 +190,12 @@ class Sandbox:
     ) -> RunResult:
         """`run` for asyncio; callbacks are called in another thread. Cancellation ends the payload
         (SIGTERM, the grace, SIGKILL) and is raised when nothing is left of it."""
-        import asyncio  # noqa: PLC0415 -- 20 ms of every start, for those who await only
-
-        from ocisbx.running import reached  # noqa: PLC0415 -- as above
+        from ocisbx.running import outcome  # noqa: PLC0415 -- threads, for those who await only
 
         running = self.begin(
             command, input=input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
         )
-        end = asyncio.ensure_future(reached(running.at_end))
-        try:
-            await asyncio.shield(end)
-        except asyncio.CancelledError:
-            running.cancel()
-            await asyncio.shield(end)
-            raise
-        return cast("RunResult", running.wait())
+        return await outcome(running)
 
     def _call(
         self,
@@ -234,7 +225,7 @@ class AsyncSandbox:
         self._sandbox = Sandbox(config, **fields)
 
     async def __aenter__(self) -> Self:
-        import asyncio  # noqa: PLC0415 -- as above
+        import asyncio  # noqa: PLC0415 -- 20 ms of every start, for those who await only
 
         await asyncio.to_thread(self._sandbox.resolve)
         return self

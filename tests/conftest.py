@@ -9,10 +9,27 @@ from xdist.scheduler import LoadScopeScheduling
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Of the payloads whose verdicts are tested in mass, how many percent are run."""
+    parser.addoption("--mass", type=int, default=20, help="percent of the mass tests (default 20)")
+
+
 # Parts that share nothing with a neighbour and measure no time. All tests of the other parts run on
 # one worker, one after the other.
 PARALLEL_PARTS = frozenset(
-    {"contract", "golden", "machine", "meta", "programs", "security", "sessions", "unit", "vm"}
+    {
+        "contract",
+        "golden",
+        "machine",
+        "meta",
+        "pool",
+        "programs",
+        "security",
+        "sessions",
+        "unit",
+        "vm",
+    }
 )
 
 

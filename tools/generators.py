@@ -29,6 +29,8 @@ GENERATORS = (
     Generator("ocisbx.schemas:generate", owns="schemas/*.json"),
     Generator("tools.example_bundles:generate", owns="bundles/*/config.json"),
     Generator("tests.security.manual:generate", owns="ocisbx/man/ocisbx-security.*.md"),
+    # And the table in README.md, which is nobody's own.
+    Generator("tools.bench_page:generate", owns="benchmarks/RESULTS*.md"),
 )
 
 # Lock file: what uv resolves into it. Later ones keep to the versions of run.txt.

@@ -7,8 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Step
+<<<<<<< HEAD
 from ocisbx.backends.driven import CLEANUP_S, Driven
 from ocisbx.backends.endings import measured
+=======
+from ocisbx.backends.driven import Driven
+>>>>>>> main
 from ocisbx.cgroup.stats import Counters, read_counters
 from ocisbx.init import wire
 from ocisbx.outcome import StartFailure
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
     from ocisbx.backends.stdio import PayloadStdio
     from ocisbx.outcome import Evidence
     from ocisbx.plan import Plan
-    from ocisbx.result import ResourceUsage
 
 # How long a container may take no orders before it counts as hung.
 PATIENCE_S = 20.0
@@ -61,6 +64,7 @@ class SideExecution(Driven):
         self._begin()
         self._tell(Step.CREATED)
 
+<<<<<<< HEAD
     def _order(self, orders: socket.socket, channel: int) -> None:
         """Where many ask at once the queue is full at times: it is one for all, whoever asks."""
         command = self._command()
@@ -109,6 +113,8 @@ class SideExecution(Driven):
         """What the command and all that it waited for used (getrusage(2))."""
         return measured(self._exited, None, None, self.clock.payload_s())
 
+=======
+>>>>>>> main
     def close(self) -> None:
         """End what still runs of it and free every descriptor; idempotent."""
         self._hang_up()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+<<<<<<< HEAD
 import socket
+=======
+import weakref
+>>>>>>> main
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.init import protocol, wire
@@ -14,10 +18,18 @@ if TYPE_CHECKING:
     from ocisbx.backends.stdio import PayloadStdio
 
 
+_channels: weakref.WeakSet[InitChannel] = weakref.WeakSet()
+
+
 class InitChannel:
-    """Orders to the init, and its reports; silent where nobody is there any more."""
+    """Orders to the init, and its reports; silent where nobody is there any more.
+
+    A process that was forked from its driver has none of them: while it held a copy the init would
+    not hear the driver's end.
+    """
 
     def __init__(self) -> None:
+        _channels.add(self)
         # Process 1 of the container, as we number it; 0 before it is there, and where none is told.
         self.pid = 0
         self._pidfd = -1
@@ -151,3 +163,11 @@ class InitChannel:
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
+
+
+def _after_fork() -> None:
+    for channel in list(_channels):
+        channel.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)

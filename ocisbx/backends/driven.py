@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.backends.base import Clock, Step
 from ocisbx.backends.channel import InitChannel
-from ocisbx.backends.endings import Escalation, Ways
+from ocisbx.backends.endings import Escalation, Ways, measured
 from ocisbx.backends.wishes import Wishes
 from ocisbx.init import protocol
 from ocisbx.init.wire import Command
@@ -93,8 +93,8 @@ class Driven:
         self._alarm = (at, action)
 
     def usage(self) -> ResourceUsage:
-        """What the payload and all that it started used, as far as it was measured."""
-        raise NotImplementedError
+        """What the payload and all that it waited for used (getrusage(2)), once it has ended."""
+        return measured(self._exited, None, None, self.clock.payload_s())
 
     def capture_path(self, stream: str) -> str:
         """Where this stream's capture lies while the payload runs."""

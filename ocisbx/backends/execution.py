@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ocisbx.backends.base import Call
     from ocisbx.backends.stdio import PayloadStdio
     from ocisbx.bundle.directory import BundleDirectory
-    from ocisbx.cgroup.box import Box
+    from ocisbx.cgroup.box import Box, Used
     from ocisbx.command import Child
     from ocisbx.outcome import StartFailure
     from ocisbx.plan import Plan
@@ -62,6 +62,8 @@ class OciExecution(Driven):
         # It has no command of its own (yet).
         self._waits = not call.argv
         self._is_there = False
+        # What its cgroup counted to the end.
+        self._used: Used | None = None
 
     def start(self) -> None:
         """Start the runtime; what it prints goes to the bundle, never into the payload's streams.
@@ -134,8 +136,10 @@ class OciExecution(Driven):
     def usage(self) -> ResourceUsage:
         """What the payload and all that it started used, as far as it was measured."""
         runtime = None if self._child is None else self._child.status
+        used = self._used
         # Until the payload starts there is nothing but the runtime in it.
-        used = self.box.used() if self.box is not None and self.clock.payload_started else None
+        if used is None and self.box is not None and self.clock.payload_started:
+            used = self.box.used()
         inside = self._entered is not None
         return measured(self._exited, runtime, used, self.clock.payload_s(), runtime_inside=inside)
 
@@ -217,6 +221,8 @@ class OciExecution(Driven):
             self._given_up = wrong
             self._give_up()
             return
+        if self.box is not None:
+            self.box.mark()
         self._timeout_at = None
         self._is_there = True
         self._tell(Step.CREATED)
@@ -224,7 +230,8 @@ class OciExecution(Driven):
             self._go()
 
     def _go(self) -> None:
-        if self.box is not None:
+        if self._waits and self.box is not None and self._entered is not None:
+            # A kernel in user space has used some since.
             self.box.mark()
         self._begin()
         if self._ending.reason is not None:
@@ -284,8 +291,9 @@ class OciExecution(Driven):
 
     def _settle(self) -> None:
         if self.box is not None:
-            # Of a payload without a report.
-            self.box.note()
+            if self._report is None:
+                self.box.note()
+            self._used = self.box.used()
             if lost := self.box.lost():
                 self.lost_limits, self.loss = tuple(lost), self.box.loss()
 
@@ -303,9 +311,9 @@ class OciExecution(Driven):
                 cause_first=self._client.quirks.cause_first,
             )
             evidence = evidence._replace(runtime_error=words)
-        if self.box is None:
+        if self._used is None:
             return evidence
-        used = self.box.used()
         return evidence._replace(
-            oom_killed=used.grown("oom_kills"), pids_limit_hit=used.grown("pids_limit_hits")
+            oom_killed=self._used.grown("oom_kills"),
+            pids_limit_hit=self._used.grown("pids_limit_hits"),
         )

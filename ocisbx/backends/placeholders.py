@@ -35,6 +35,9 @@ READ_LIMIT_BYTES = 1 << 20
 POOLED = 64
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
+# The directories and registers that this process holds.
+_held: set[int] = set()
+
 
 class Made(NamedTuple):
     """A line of a register; `inode` 0: it was about to be made."""
@@ -77,13 +80,17 @@ def hold(wanted: Sequence[Placeholder]) -> Iterator[None]:
     try:
         with locked(registers(), fcntl.LOCK_EX):
             held += (_enter(parent, some) for parent, some in by_parent.items())
+        _held.update(*held)
         yield
     finally:
         # What a fork of the holder has of it is the holder's.
         if os.getpid() == holder:
+            _held.difference_update(*held)
             with locked(registers(), fcntl.LOCK_EX):
                 for directory, register in held:
                     _remove_if_last(directory, register)
+                    # As in `locked`.
+                    fcntl.flock(register, fcntl.LOCK_UN)
                     os.close(directory)
                     os.close(register)
 
@@ -281,3 +288,14 @@ def _forget(path: str) -> None:
         os.unlink(path)
     finally:
         os.close(register)
+
+
+def _after_fork() -> None:
+    """A lock is its file's, and as good as the last descriptor of it: a child that outlives the
+    holder would go on holding."""
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from typing import TYPE_CHECKING
 
 from ocisbx.capture import FileSink, ForwardSink, InputFeeder, OutputStream
@@ -16,8 +17,15 @@ if TYPE_CHECKING:
     from ocisbx.plan import Plan
 
 
+_all: weakref.WeakSet[PayloadStdio] = weakref.WeakSet()
+
+
 class PayloadStdio:
-    """Pipes for one payload. `stdin`, `stdout`, `stderr` are its ends until `release()`."""
+    """Pipes for one payload. `stdin`, `stdout`, `stderr` are its ends until `release()`.
+
+    A process that was forked from its driver has no end for writing: while it held a copy nobody
+    would see the end of the stream.
+    """
 
     def __init__(
         self,
@@ -43,6 +51,7 @@ class PayloadStdio:
         self._owner = plan.owner
         self._cap_bytes = plan.max_output_bytes
         self._on_limit = on_limit if plan.on_output_limit == "kill" else None
+        _all.add(self)
         if not call.argv:
             return
         try:
@@ -122,3 +131,13 @@ def _sink(call: Call, forward: int | None, directory: str, name: str) -> Sink:
     if forward is not None:
         return ForwardSink(forward)
     return FileSink(call.keep_in or directory, name, lasting=call.keep_in is not None)
+
+
+def _after_fork() -> None:
+    for stdio in list(_all):
+        stdio.release()
+        if stdio.feeder is not None:
+            stdio.feeder.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -61,8 +61,9 @@ def stand_in() -> ModuleType:
 
 if __name__ == "__main__":
     sys.path.append(sys.argv[1])
-    sys.modules["typing"] = stand_in()
+    # socket needs selectors for its sendfile() only.
+    sys.modules |= {"typing": stand_in(), "selectors": ModuleType("selectors")}
     from ocisbx.background.supervisor import main
 
-    del sys.modules["typing"]
+    del sys.modules["typing"], sys.modules["selectors"]
     main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -9,21 +10,28 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends import gc
+from ocisbx.backends.base import Call
 from ocisbx.backends.names import release_name
+from ocisbx.background.commands import Orders
 from ocisbx.background.ending import read_ending, result_in
 from ocisbx.background.leftovers import forget_control
 from ocisbx.background.packets import ask, connect, error_of
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.record import State, read_record, read_records
-from ocisbx.capture import read_at
+from ocisbx.capture import check_input, read_at
 from ocisbx.errors import ConfigError, InvalidState, OcisbxError, RuntimeFailed
 from ocisbx.places import find_places
 from ocisbx.result import Pressure, ResourceUsage, Termination
-from ocisbx.values import show
+from ocisbx.values import check_command, show
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
     from ocisbx.bundle.record import Record
+    from ocisbx.capture import Input
     from ocisbx.result import RunResult
+
+    OnData = Callable[[bytes], None] | None
 
 # How long a supervisor may take from its container's end to its own; and one that was killed.
 ENDING_S = 30.0
@@ -167,6 +175,68 @@ class Container:
         if stream not in ("stdout", "stderr"):
             raise ConfigError(f"{show(stream)} is neither stdout nor stderr")
         return f"{self._record.path}/{stream}"
+
+    def exec(  # noqa: PLR0913 -- each by its name
+        self,
+        command: Sequence[str] | str,
+        *,
+        input: Input = None,
+        shell: bool = False,
+        on_stdout: OnData = None,
+        on_stderr: OnData = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        timeout_s: float | None = None,
+        user: tuple[int, int] | None = None,
+    ) -> RunResult:
+        """Run a further command in it to its end, under the same limits and rules; it ends with the
+        container. `env` is added to the container's variables.
+
+        Raises:
+            InvalidState: it is not running.
+            PolicyDenied: `[commands]` does not let it run.
+            OcisbxError: ocisbx failed.
+        """
+        call = Call(
+            argv=check_command(command, shell=shell),
+            environment=os.environ,
+            extra_environment=env or {},
+            stdin=check_input(input),
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            workdir=workdir,
+            user=user,
+        )
+        with self.orders() as orders:
+            # The container's own time is not its commands'.
+            orders.plan = orders.plan._replace(timeout_s=timeout_s)
+            return orders.run(call)
+
+    def put(self, source: str, target: str) -> None:
+        """Copy a file or tree of the host's into it, as `cp -r`. Raises as `get`."""
+        from ocisbx.background.copying import put  # noqa: PLC0415 -- 10 ms, for who copies only
+
+        with self.orders() as orders:
+            put(orders, source, target)
+
+    def get(self, source: str, target: str) -> None:
+        """Copy a file or tree out of it, as `cp -r`: nothing is overwritten, no link is followed.
+        Raises InvalidState, OcisbxError."""
+        from ocisbx.background.copying import get  # noqa: PLC0415 -- as above
+
+        with self.orders() as orders:
+            get(orders, source, target)
+
+    @contextlib.contextmanager
+    def orders(self) -> Iterator[Orders]:
+        """Where it takes further commands. Raises InvalidState: it is not running."""
+        if (state := self.state) is not State.RUNNING:
+            raise self._refused(state.value, REMEDIES["exec", state])
+        orders = Orders.of(self.id)
+        try:
+            yield orders
+        finally:
+            orders.close()
 
     def usage(self) -> ResourceUsage:
         """What it used so far; complete once it has ended.

@@ -20,9 +20,12 @@ from ocisbx.background.request import (
     send_request,
 )
 from ocisbx.calls import choose_again, launch_with_less
+from ocisbx.cgroup.files import controllers_of
+from ocisbx.cgroup.place import settle
 from ocisbx.command import ENVIRONMENT, SpawnError, spawn
-from ocisbx.errors import CgroupError, RuntimeFailed
+from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed
 from ocisbx.places import ensure, find_places
+from ocisbx.probe.cgroups import look
 from ocisbx.result import Captured, RunResult
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ HANDED_ON = (
     "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "DBUS_SESSION_BUS_ADDRESS",
     "OCISBX_MAX_SANDBOXES",
 )  # fmt: skip
+# What is large goes back to the system when it is free (mallopt(3)): to read a plan takes many
+# times its size.
+THRIFTY = {"MALLOC_MMAP_THRESHOLD_": "16384", "MALLOC_TRIM_THRESHOLD_": "16384"}
 HERE = os.path.dirname(os.path.abspath(__file__))
 BOOT = f"{HERE}/boot.py"
 # The directory that holds the package.
@@ -78,6 +84,10 @@ def launch(plan: Plan, call: Call, renewal: Renewal | None, options: Options) ->
     sweep()
 
     def attempt(plan: Plan) -> str | NeverRan:
+        if plan.cgroup is not None:
+            # The supervisor is born in the place that we take here. It could not ask systemd for
+            # one: that takes a library, and more memory than all the rest of it.
+            settle(look(), controllers_of(plan.cgroup.files))
         return _attempt(plan, call, options)
 
     try:
@@ -155,10 +165,10 @@ def _spawn(container_id: str, descriptors: dict[int, int]) -> Child:
         return spawn(
             [sys.executable, *small, BOOT, HOME, container_id],
             descriptors={0: null, 1: null, 2: null, **descriptors},
-            environment={**ENVIRONMENT, **handed},
+            environment={**ENVIRONMENT, **THRIFTY, **handed},
         )
     except SpawnError as error:
-        raise RuntimeFailed(
+        raise OcisbxError(
             "no supervisor can be started",
             why=f"{sys.executable}: {error.strerror}",
             remedy="free some memory, or allow more processes (ulimit -u)",
@@ -183,7 +193,8 @@ def _hear(
             return NeverRan(RunResult.from_dict(ending["result"], Captured(), Captured()))
         elif "created" in line or "started" in line:
             return request.id
-    raise RuntimeFailed(
+    # Not a failure of the runtime's, which another one could make good.
+    raise OcisbxError(
         "the supervisor ended before the container was started",
         why="it was killed, or could not run",
         remedy="try again; `ocisbx gc` removes what it left",

@@ -7,7 +7,6 @@ import fcntl
 import os
 import select
 import struct
-import termios
 from typing import TYPE_CHECKING
 
 from ocisbx.capture.sinks import NullSink, Sink
@@ -127,6 +126,8 @@ class OutputStream:
         if self._fd is None:
             self.pump()
             return
+        import termios  # noqa: PLC0415 -- for the end: supervisors wait without it
+
         waiting = fcntl.ioctl(self._fd, termios.FIONREAD, struct.pack("i", 0))
         goal_bytes = self.total_bytes + struct.unpack("i", waiting)[0]
         # One pump more than the goal needs: it sees the end of the pipe.

@@ -46,6 +46,7 @@ LIMIT_NAMES: dict[str, str] = {
     "io": "io",
 }
 SWAP_FILE = "memory.swap.max"
+PIDS_FILE = "pids.max"
 
 
 def limit_name(file: str) -> str:
@@ -176,6 +177,7 @@ class Box:
         """The payload is about to start: what was used so far is the runtime's."""
         # Since Linux 6.12 a write through this descriptor starts a peak of its own.
         with contextlib.suppress(OSError):
+            self._close_peak()
             self._peak = os.open(f"{self.path}/memory.peak", os.O_RDWR | os.O_CLOEXEC)
             os.write(self._peak, b"reset")
         self._before = self._last = self._read()
@@ -183,6 +185,8 @@ class Box:
     def note(self) -> None:
         """The payload has ended and P/c may still be there: before Linux 6.11 a fork that was
         refused is counted where it was tried, not where the limit is."""
+        if PIDS_FILE not in self._files:
+            return
         hits = read_pids_limit_hits(f"{self.path}/{INNER}") or 0
         self._inner_pids_hits = max(hits, self._inner_pids_hits)
 
@@ -211,10 +215,13 @@ class Box:
 
     def remove(self) -> bool:
         """Kill what is left in it and take it away; True: it is gone."""
+        self._close_peak()
+        return remove_cgroup(self.path)
+
+    def _close_peak(self) -> None:
         if self._peak >= 0:
             os.close(self._peak)
             self._peak = -1
-        return remove_cgroup(self.path)
 
 
 def is_frozen(events: bytes) -> bool:

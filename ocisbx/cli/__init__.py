@@ -25,6 +25,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "wait": ("containers", "wait for a container in the background; ends as it does"),
     "logs": ("logs", "print what a container in the background has printed"),
     "attach": ("logs", "print what a container prints from now on"),
+    "exec": ("inside", "run a further command in a container in the background"),
+    "cp": ("inside", "copy files into or out of a container in the background"),
     "stop": ("containers", "end containers in the background, gently"),
     "kill": ("containers", "signal containers in the background"),
     "rm": ("containers", "remove containers in the background that have ended"),
@@ -35,12 +37,13 @@ VERBS: dict[str, tuple[str, str]] = {
     "gc": ("ps", "remove what dead owners left behind"),
     "doctor": ("host", "examine this host; each finding with its remedy"),
     "features": ("host", "what this host and each of its runtimes can do"),
+    "bench": ("bench", "measure launchers side by side"),
     "schema": ("host", "print a JSON schema"),
     "version": ("host", "print the version"),
 }
 # Verbs of the interface that this version does not have yet.
 LATER = (
-    "shell", "exec", "cp", "session", "pool", "expect", "bench",
+    "shell", "session", "pool", "expect",
 )  # fmt: skip
 
 USAGE = "usage: ocisbx VERB [OPTIONS] [ARG...]"

@@ -181,6 +181,6 @@ def parse_signal(text: str) -> int:
     for number in signal.valid_signals():
         # Real-time signals between the first and the last have none.
         known: str = getattr(number, "name", "")
-        if name in (str(int(number)), known.removeprefix("SIG")):
+        if name and name in (str(int(number)), known.removeprefix("SIG")):
             return int(number)
     raise ConfigError(f"{show(text)} is not a signal", remedy="kill -l lists them")

@@ -107,9 +107,8 @@ def _words(row: dict[str, Any]) -> str:
         return str(row["state"])
     if row["termination"] is None:
         return "failed"
-    if row["exit_code"] is not None:
-        return f"exited ({row['exit_code']})"
-    return f"signal {row['signal']}" if row["signal"] else str(row["termination"])
+    how = {"exited": f"exited ({row['exit_code']})", "signaled": f"signal {row['signal']}"}
+    return how.get(row["termination"], str(row["termination"]))
 
 
 def gc_main(arguments: list[str]) -> int:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
 
-    from ocisbx.backends.execution import OciExecution
+    from ocisbx.backends.driven import Driven
     from ocisbx.calls import Hold
     from ocisbx.plan import Plan
 
@@ -307,7 +307,7 @@ class Interrupts:
         self.count = 0
         # A pidfd: its end is one, too.
         self.parent: int | None = None
-        self._execution: OciExecution | None = None
+        self._execution: Driven | None = None
 
     def __enter__(self) -> Self:
         for number in ENDINGS:
@@ -320,7 +320,7 @@ class Interrupts:
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, signal.SIG_DFL)
 
-    def hold(self, execution: OciExecution) -> None:
+    def hold(self, execution: Driven) -> None:
         """What to cancel; at once when a signal came before."""
         self._execution = execution
         if self.parent is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 import weakref
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ocisbx.backends.base import Call
 from ocisbx.calls import Told, Waiting, conclude, turn
 from ocisbx.capture import check_input
-from ocisbx.errors import ConfigError, Unsupported
+from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Failure
 from ocisbx.pool.demand import Bounds
 from ocisbx.pool.member import Member
 from ocisbx.pool.store import Store
+from ocisbx.quantities import parse_seconds
 from ocisbx.quirks import find_quirks
 from ocisbx.sandbox import Sandbox
 from ocisbx.values import check_command, utc_text
@@ -27,12 +29,15 @@ if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.plan import Plan
     from ocisbx.result import RunResult
+    from ocisbx.running import Running
 
     OnData = Callable[[bytes], None] | None
 
 MOST_MEMBERS = 1024
 MAX_AGE_S = 600.0
 IDLE_S = 300.0
+# How many members a call may lose before it has run anything.
+ATTEMPTS = 4
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
@@ -71,13 +76,11 @@ class Pool:
             ConfigError: a field is unknown or wrong, or the size is not between 1 and 1024.
         """
         bounds = check_size(size)
-        for name, seconds in (("max_age_s", max_age_s), ("idle_s", idle_s)):
-            if not seconds > 0:
-                raise ConfigError(f"{name} of a pool must be more than 0, not {seconds!r}")
+        times = {"max_age_s": parse_seconds(max_age_s), "idle_s": parse_seconds(idle_s)}
         self._sandbox = Sandbox(config, start_timeout_s=start_timeout_s, **fields)
         self._start_timeout_s = start_timeout_s
         self._audit = audit
-        self._store = Store(self._make, bounds, max_age_s=max_age_s, idle_s=idle_s)
+        self._store = Store(self._make, bounds, **times)
         self._limited: dict[str, Sandbox] = {}
         _pools.add(self)
 
@@ -129,16 +132,39 @@ class Pool:
             InvalidState: the pool was closed.
             OcisbxError: ocisbx or the runtime failed.
         """
-        call = Call(
-            argv=check_command(command, shell=shell),
-            environment=os.environ,
-            extra_environment=env or {},
-            stdin=check_input(input),
+        call = _call(
+            command,
+            input=input,
+            shell=shell,
             on_stdout=on_stdout,
             on_stderr=on_stderr,
+            env=env,
             workdir=workdir,
         )
         return self.run_call(call, timeout_s=timeout_s, limits=limits)
+
+    def start(self, command: Sequence[str] | str, **options: Any) -> Running:  # noqa: ANN401 -- typed where they arrive
+        """Start one command and return; options and errors are those of `run`. The context's exit
+        ends it."""
+        return self.begin(command, **options).started()
+
+    def begin(
+        self,
+        command: Sequence[str] | str,
+        *,
+        timeout_s: float | None = None,
+        limits: Mapping[str, Any] | None = None,
+        **options: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> Running:
+        """`start` for asyncio: it does not wait for a container."""
+        from ocisbx.running import Running  # noqa: PLC0415 -- for those who start only
+
+        call = _call(command, **options)
+        return Running(
+            lambda hold, pause: self.run_call(
+                call, timeout_s=timeout_s, limits=limits, hold=hold, pause=pause
+            )
+        )
 
     def run_call(
         self,
@@ -151,12 +177,13 @@ class Pool:
     ) -> RunResult:
         """`run`, of a call that is made up already; `hold` is shown the execution as it starts."""
         limited = None if limits is None else self._with_limits(limits)
-        while True:
+        limit_s = None if timeout_s is None else parse_seconds(timeout_s)
+        for _ in range(ATTEMPTS):
             member = self._store.take()
             try:
                 plan = member.plan if limited is None else limited
-                if timeout_s is not None:
-                    plan = plan._replace(timeout_s=timeout_s)
+                if limit_s is not None:
+                    plan = plan._replace(timeout_s=limit_s)
                 plan.commands.check(call.argv)
                 with turn(plan, Waiting(pause)):
                     told = _run_in(member, plan, call, hold)
@@ -164,6 +191,11 @@ class Pool:
                     return conclude(*told, resolve_s=0.0, audit=self._audit)
             finally:
                 self._store.put_back(member)
+        raise RuntimeFailed(
+            f"{ATTEMPTS} containers that were ready ended before they had run anything",
+            why="something on this host ends them",
+            remedy="`ocisbx doctor` checks this host",
+        )
 
     def after_fork(self) -> None:
         """In the child of a fork: none of the members is its own."""
@@ -203,16 +235,40 @@ class Pool:
         return plan
 
 
+def _call(
+    command: Sequence[str] | str,
+    *,
+    input: Input = None,
+    shell: bool = False,
+    on_stdout: OnData = None,
+    on_stderr: OnData = None,
+    env: Mapping[str, str] | None = None,
+    workdir: str | None = None,
+) -> Call:
+    return Call(
+        argv=check_command(command, shell=shell),
+        environment=os.environ,
+        extra_environment=env or {},
+        stdin=check_input(input),
+        on_stdout=on_stdout,
+        on_stderr=on_stderr,
+        workdir=workdir,
+    )
+
+
 def check_size(size: int | tuple[int, int]) -> Bounds:
     """The bounds that a size means. Raises ConfigError."""
-    least, most = (1, size) if isinstance(size, int) else size
-    if not 1 <= least <= most <= MOST_MEMBERS:
-        raise ConfigError(
-            f"a pool of {size!r} containers cannot be",
-            why="each that waits is a few processes and about a megabyte",
-            remedy=f"a size, or two (least, most), between 1 and {MOST_MEMBERS}",
-        )
-    return Bounds(least, most, by_demand=not isinstance(size, int))
+    bounds = size if isinstance(size, tuple) else (1, size)
+    # A bool is no number of containers, though it is an int.
+    if [type(bound) for bound in bounds] == [int, int]:
+        least, most = bounds
+        if 1 <= least <= most <= MOST_MEMBERS:
+            return Bounds(least, most, by_demand=isinstance(size, tuple))
+    raise ConfigError(
+        f"a pool of {size!r} containers cannot be",
+        why="each that waits is a few processes and about a megabyte",
+        remedy=f"a size, or two (least, most), between 1 and {MOST_MEMBERS}",
+    )
 
 
 def _run_in(
@@ -235,8 +291,15 @@ def _run_in(
 
 
 def _after_fork() -> None:
-    for pool in _pools:
+    for pool in list(_pools):
         pool.after_fork()
 
 
+def _close_all() -> None:
+    """What was forgotten: the containers would end by themselves, their files would stay."""
+    for pool in list(_pools):
+        pool.close()
+
+
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_close_all)

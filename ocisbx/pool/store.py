@@ -16,10 +16,12 @@ from ocisbx.pool.member import Member, retire_all
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# How often those that wait are looked at, when nothing else happens.
+# How often those that wait are looked at.
 LOOK_S = 5.0
-# Of two calls in a row the second is not to wait for the first one's successor.
+# Of two calls in a row the second is not to wait for the first one's successor, and a short call
+# has the processors for itself.
 QUIET_S = 0.003
+BEGIN_S = 0.05
 MOST_THREADS = 4
 
 
@@ -38,29 +40,35 @@ class Store:
 
     def _renew(self) -> None:
         now = time.monotonic()
-        self._process = os.getpid()
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        # A member is there, or none is coming; and: the threads have something to do.
+        self._arrived = threading.Condition(lock)
+        self._work_to_do = threading.Condition(lock)
         self._waiting: deque[Member] = deque()
         self._ended: deque[Member] = deque()
         self._starting = 0
         self._busy = 0
         self._quiet_at = 0.0
+        self._look_at = now + LOOK_S
         self._closed = False
         self._demand = Demand(self._bounds, self._idle_s, now)
         self._back_off = BackOff()
-        self._error: OcisbxError | None = None
         self._threads: list[threading.Thread] = []
 
     # ----------------------------------------------------------------------------- for callers
     def open(self) -> None:
-        """Start the first member here, and let threads start the others.
+        """Start the first member here, and let threads start the others; nothing, where that was
+        done before.
 
         Raises:
+            InvalidState: it was closed.
             OcisbxError: it cannot be started; nothing is left.
         """
-        member = self._start_one()
-        with self._changed:
-            self._waiting.append(member)
+        with self._arrived:
+            self._check_open()
+            if self._threads:
+                return
+        self._add(self._start_one())
         self._run_threads()
 
     def take(self) -> Member:
@@ -70,43 +78,47 @@ class Store:
             InvalidState: the pool was closed.
             OcisbxError: there is none, and none can be started.
         """
-        with self._changed:
+        with self._arrived:
+            now = time.monotonic()
             self._check_open()
             self._busy += 1
-            self._demand.note_call(time.monotonic())
+            self._quiet_at = now + BEGIN_S
+            self._demand.note_call(now)
         try:
-            while (member := self._next()) is not None:
-                if member.age_s < self._max_age_s and member.is_sound():
-                    return member
-                self._see_off(member)
-            return self._start_one()
+            member = self._find()
         except BaseException:
-            with self._changed:
+            with self._arrived:
                 self._busy -= 1
             raise
+        # Only now: what cannot start even one is not to be tried again and again.
+        self._run_threads()
+        return member
 
     def put_back(self, member: Member) -> None:
         """It has had its command: what is left of it is taken away, later."""
-        with self._changed:
+        with self._arrived:
             self._busy -= 1
-            self._quiet_at = time.monotonic() + QUIET_S
+            if not self._busy:
+                self._quiet_at = time.monotonic() + QUIET_S
         self._see_off(member)
 
     def close(self) -> None:
         """End all that wait, and wait until all that is left of them is gone. Idempotent."""
-        with self._changed:
+        with self._arrived:
             self._closed = True
-            self._changed.notify_all()
+            self._arrived.notify_all()
+            self._work_to_do.notify_all()
         for thread in self._threads:
             thread.join()
-        members = [*self._waiting, *self._ended]
-        self._waiting.clear()
-        self._ended.clear()
+        with self._arrived:
+            members = [*self._waiting, *self._ended]
+            self._waiting.clear()
+            self._ended.clear()
         retire_all(members)
 
     def counts(self) -> tuple[int, int, int]:
         """How many wait, are being started, and have a command."""
-        with self._changed:
+        with self._arrived:
             return len(self._waiting), self._starting, self._busy
 
     def after_fork(self) -> None:
@@ -121,44 +133,67 @@ class Store:
     def _check_open(self) -> None:
         if self._closed:
             raise InvalidState("the pool was closed", remedy="make another one")
-        if not self._threads:
-            # After a fork.
-            self._run_threads()
+
+    def _find(self) -> Member:
+        while (member := self._next()) is not None:
+            if member.age_s < self._max_age_s and member.is_sound():
+                return member
+            self._see_off(member)
+        return self._start_one()
 
     def _next(self) -> Member | None:
         """The one that waits longest; None: there is none, and none is coming."""
-        with self._changed:
-            while not self._waiting and self._starting:
-                self._changed.wait()
-            return self._waiting.popleft() if self._waiting else None
+        with self._arrived:
+            while not self._waiting and self._starting and not self._closed:
+                self._arrived.wait()
+            self._check_open()
+            if not self._waiting:
+                return None
+            member = self._waiting.popleft()
+            if 2 * len(self._waiting) < self._demand.wanted(time.monotonic()):
+                # As many more may be asked for before this one's call is over.
+                self._work_to_do.notify()
+            return member
 
     def _see_off(self, member: Member) -> None:
-        with self._changed:
-            self._ended.append(member)
-            self._changed.notify()
+        with self._arrived:
+            if not self._closed:
+                self._ended.append(member)
+                self._work_to_do.notify()
+                return
+        # Of the threads none is left.
+        retire_all([member])
+
+    def _add(self, member: Member) -> None:
+        with self._arrived:
+            self._waiting.append(member)
+            self._arrived.notify()
 
     def _start_one(self) -> Member:
         started = time.monotonic()
         try:
             member = self._make()
         except OcisbxError:
-            with self._changed:
+            with self._arrived:
                 self._back_off.note_failure(time.monotonic())
             raise
-        with self._changed:
+        with self._arrived:
             self._back_off.note_success()
             self._demand.note_start(time.monotonic() - started)
         return member
 
     # ------------------------------------------------------------------------------- the threads
     def _run_threads(self) -> None:
-        count = min(MOST_THREADS, os.cpu_count() or 1, self._bounds.most)
-        self._threads = [
-            threading.Thread(target=self._work, name="ocisbx-pool", daemon=True)
-            for _ in range(count)
-        ]
-        for thread in self._threads:
-            thread.start()
+        with self._arrived:
+            if self._threads or self._closed:
+                return
+            count = min(MOST_THREADS, os.cpu_count() or 1, self._bounds.most)
+            self._threads = [
+                threading.Thread(target=self._work, name="ocisbx-pool", daemon=True)
+                for _ in range(count)
+            ]
+            for thread in self._threads:
+                thread.start()
 
     def _work(self) -> None:
         while (task := self._wait_for_task()) is not None:
@@ -168,7 +203,7 @@ class Store:
 
     def _wait_for_task(self) -> Callable[[], None] | None:
         """What is to be done next; None: the pool was closed."""
-        with self._changed:
+        with self._arrived:
             while not self._closed:
                 now = time.monotonic()
                 if self._ended and not self._must_wait(now):
@@ -178,12 +213,13 @@ class Store:
                     return self._fill
                 if (superfluous := self._superfluous(now)) is not None:
                     return superfluous.retire
-                self._changed.wait(self._pause_s(now))
+                self._work_to_do.wait(self._pause_s(now))
         return None
 
     def _must_wait(self, now: float) -> bool:
-        """Whether a call that goes on, or may follow at once, needs the processors more."""
-        return bool(self._waiting) and (self._busy > 0 or now < self._quiet_at)
+        """Whether a call that has just begun, or may follow at once, needs the processors more."""
+        many = 2 * len(self._ended) > max(2, self._demand.wanted(now))
+        return bool(self._waiting) and now < self._quiet_at and not many
 
     def _may_start(self, now: float) -> bool:
         wanted = self._demand.wanted(now)
@@ -198,14 +234,17 @@ class Store:
         oldest = self._waiting[0]
         if oldest.age_s >= self._max_age_s or len(self._waiting) > self._demand.wanted(now):
             return self._waiting.popleft()
+        if now < self._look_at:
+            return None
         for member in self._waiting:
             if not member.execution.is_waiting:
                 self._waiting.remove(member)
                 return member
+        self._look_at = now + LOOK_S
         return None
 
     def _pause_s(self, now: float) -> float:
-        moments = [now + LOOK_S]
+        moments = [max(now, self._look_at) if self._waiting else now + LOOK_S]
         if now < self._quiet_at:
             moments.append(self._quiet_at)
         if self._back_off.holds(now):
@@ -217,12 +256,9 @@ class Store:
         return max(0.0005, min(moments) - now)
 
     def _fill(self) -> None:
-        member = None
         try:
-            member = self._start_one()
+            self._add(self._start_one())
         finally:
-            with self._changed:
+            with self._arrived:
                 self._starting -= 1
-                if member is not None:
-                    self._waiting.append(member)
-                self._changed.notify_all()
+                self._arrived.notify_all()

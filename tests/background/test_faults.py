@@ -64,19 +64,28 @@ def test_a_supervisor_killed_at_any_moment_of_its_start(yard: Box, moment_ms: in
     assert eventually(lambda: supervisors(yard) or told)
     time.sleep(moment_ms / 1000)
     # One that was just about to fork has a successor.
-    while pids := supervisors(yard):
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    maker.join(60)
-    states = [one.state for one in Container.all()]
-    assert states in ([], [State.LOST])
+    while maker.is_alive() or supervisors(yard):
+        kill_all(supervisors(yard))
+    maker.join()
+    # One that is killed takes a moment to be dead.
+    assert eventually(lambda: states_of_all() in ([], [State.LOST]), 5), (told, Container.all())
+    states = states_of_all()
     assert isinstance(told[0], Container | ocisbx.OcisbxError), told
     collect()
     assert eventually(lambda: running(mark) == [])
     assert not [*yard.bundles.glob("*")]
     assert not [*(yard.run_directory / "ocisbx" / "controls").glob("*")]
-    assert [one.state for one in Container.all()] == states
+    assert states_of_all() == states
+
+
+def kill_all(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def states_of_all() -> list[State]:
+    return [one.state for one in Container.all()]
 
 
 def make(sandbox: ocisbx.Sandbox, mark: str, told: list[object]) -> None:
@@ -163,7 +172,7 @@ def test_the_caller_killed_at_any_moment(yard: Box) -> None:
 
 def settled_or_gone(mark: str) -> bool:
     """Either nothing of it is there, or it is listed as what it is."""
-    states = [one.state for one in Container.all()]
+    states = states_of_all()
     return states == [State.RUNNING] or (states == [] and running(mark) == [])
 
 

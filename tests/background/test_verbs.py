@@ -177,6 +177,26 @@ def test_logs_since(yard: Box) -> None:
     assert ocisbx(yard, "logs", "--tail", "-1", container_id).returncode == 125
 
 
+def test_a_turn_is_waited_for_by_the_caller(yard: Box) -> None:
+    capped = ("run", "-d", "--max-sandboxes", "1")
+    first = ocisbx(yard, *capped, "--", "sleep", "60").stdout.strip()
+    refused = ocisbx(yard, *capped, "--wait", "0", "--", "true")
+    assert (refused.returncode, refused.stdout) == (125, "")
+    assert "no slot is free" in refused.stderr
+    given_up = start(yard, *capped, "--", "true")
+    assert given_up.stderr is not None
+    assert "waiting for a slot" in given_up.stderr.readline()
+    given_up.send_signal(signal.SIGINT)
+    assert given_up.wait(20) == 130
+    given_up.communicate()
+    assert eventually(lambda: [one.id for one in Container.all()] == [first])
+    patient = start(yard, *capped, "--name", "second", "--", "true")
+    time.sleep(1)
+    Container.find(first).kill()
+    out, _ = patient.communicate(timeout=20)
+    assert out.strip() == Container.find("second").id
+
+
 def test_the_foreground_of_others_is_told_apart(yard: Box) -> None:
     with yard.sandbox().start(["sleep", "60"], name="front") as running:
         for verb in ("stop", "wait", "logs", "rm", "start", "attach", "kill"):

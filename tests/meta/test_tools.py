@@ -1,5 +1,6 @@
 """The scripts of tools/ refuse what they do not know, before they set anything up."""
 
+import os
 import subprocess
 
 from tests.meta.tree import ROOT
@@ -32,3 +33,15 @@ def test_an_unknown_runtime_is_refused_with_the_known_ones() -> None:
     assert ended.stderr == (
         "ocisbx: no such runtime: nonsense\n  remedy: one of: runc crun runsc youki\n"
     )
+
+
+def test_the_peers_want_root_and_a_command() -> None:
+    ended = call("bench-peers", "-u", "nobody", "--", "true")
+    if os.geteuid() == 0:
+        ended = call("bench-peers", "-u", "nobody")
+        assert ended.returncode == 125
+    else:
+        assert ended.returncode == 69
+        assert "  remedy: sudo tools/bench-peers -u USER" in ended.stderr
+    ended = call("bench-page", "--all")
+    assert (ended.returncode, ended.stdout) == (125, "")

@@ -117,6 +117,7 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
         "dev.txt": [
             *project["project"]["dependencies"],
             *project["dependency-groups"]["build"],
+            *project["project"]["optional-dependencies"]["bench"],
             *project["project"]["optional-dependencies"]["test"],
             *project["project"]["optional-dependencies"]["dev"],
         ],

@@ -54,7 +54,8 @@ class GuestRun(pytest.Item):
         chosen = [] if self.name == _FIRST else ["-m", "every_guest"]
         pytest_command = [
             *["python3", "-P", "-m", "pytest", "-p", "no:cacheprovider", "-q"],
-            *[f"--timeout={_TEST_LIMIT_S}", *chosen, str(self.path.relative_to(ROOT))],
+            *[f"--timeout={_TEST_LIMIT_S}", f"--mass={self.config.getoption('--mass')}"],
+            *[*chosen, str(self.path.relative_to(ROOT))],
         ]
         machine = [str(ROOT / "tools" / "vm"), "run", "-g", self.name, "-p", f"{ROOT}:{TREE}", "--"]
         done = subprocess.run(

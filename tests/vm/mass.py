@@ -9,6 +9,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ocisbx.cgroup.stats import read_counters
 from ocisbx.errors import OcisbxError
 from ocisbx.result import Termination as T
@@ -41,8 +43,16 @@ def mixture(each: int, lookalikes: int, seed: int) -> list[Payload]:
     return drawn
 
 
-def prove(box: Box, room: Room, each: int, lookalikes: int) -> None:
-    """Run a mixture beside a sibling; afterwards the box and the hierarchy are as before."""
+@pytest.fixture
+def share(request: pytest.FixtureRequest) -> float:
+    """Of the payloads, how many are run: all take half an hour in the guest."""
+    return float(request.config.getoption("--mass")) / 100
+
+
+def prove(box: Box, room: Room, each: int, lookalikes: int, share: float) -> None:
+    """Run a share of a mixture beside a sibling; afterwards the box and the hierarchy are as
+    before."""
+    each, lookalikes = max(1, round(each * share)), max(1, round(lookalikes * share))
     seed = random.SystemRandom().randrange(1 << 32)
     payloads = mixture(each, lookalikes, seed)
     started = time.monotonic()

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.vm.boxes import box, cache, debians, ours
-from tests.vm.mass import prove
+from tests.vm.mass import prove, share
 from tests.vm.payloads import Room
 
 if TYPE_CHECKING:
     from ocisbx.host import RuntimeBinary
     from tests.box import Box
 
-__all__ = ["box", "cache"]
+__all__ = ["box", "cache", "share"]
 
 pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(1000)]
 
@@ -42,5 +42,5 @@ def runtime(row: Row) -> RuntimeBinary:
     return row.runtime
 
 
-def test_some_of_each(box: Box, row: Row) -> None:
-    prove(box, Room(), each=row.each, lookalikes=1)
+def test_some_of_each(box: Box, row: Row, share: float) -> None:
+    prove(box, Room(), each=row.each, lookalikes=1, share=share)

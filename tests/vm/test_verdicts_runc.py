@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.vm.boxes import box, cache, ours
-from tests.vm.mass import prove
+from tests.vm.mass import prove, share
 from tests.vm.payloads import Room
 
 if TYPE_CHECKING:
     from ocisbx.host import RuntimeBinary
     from tests.box import Box
 
-__all__ = ["box", "cache"]
+__all__ = ["box", "cache", "share"]
 
 pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(1000)]
 
@@ -24,5 +24,5 @@ def runtime() -> RuntimeBinary:
     return ours("runc")
 
 
-def test_a_hundred_of_each(box: Box) -> None:
-    prove(box, Room(), each=100, lookalikes=2)
+def test_a_hundred_of_each(box: Box, share: float) -> None:
+    prove(box, Room(), each=100, lookalikes=2, share=share)

@@ -1,0 +1,87 @@
+"""Launchers that are a command line: each call is one program, started by `ocisbx.command`."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from ocisbx import command
+from ocisbx.bench.launchers import Answer, Job, Opened
+from ocisbx.errors import RuntimeFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    # Of the lane and of the payload's command line.
+    MakeArgv = Callable[[int, Sequence[str]], list[str]]
+
+TIMEOUT_S = 30.0
+UP = b"up\n"
+SHELL = "/bin/sh"
+ANSWER_BYTES = 4096
+
+_numbers = itertools.count()
+
+
+def unique() -> str:
+    """A name that no other call of this machine has."""
+    return f"ocisbx-bench-{os.getpid()}-{next(_numbers)}"
+
+
+def opened(
+    job: Job, make_argv: MakeArgv, environment: Mapping[str, str] = command.ENVIRONMENT
+) -> Opened:
+    """Each call is `make_argv(lane, payload)`, with pipes for both outputs read to their ends."""
+    payload = payload_of(job)
+
+    def call(lane: int) -> Answer:
+        done = command.run(make_argv(lane, payload), timeout_s=TIMEOUT_S, environment=environment)
+        return Answer(done.status.exit_code, done.stdout, done.stderr)
+
+    return Opened(call)
+
+
+def payload_of(job: Job) -> list[str]:
+    """The workload; or one that says that it runs, and stays."""
+    if not job.mark:
+        return job.argv
+    return [SHELL, "-c", f"echo up; exec sleep 86400.{job.mark}"]
+
+
+@contextlib.contextmanager
+def held(
+    job: Job, make_argv: MakeArgv, environment: Mapping[str, str] = command.ENVIRONMENT
+) -> Iterator[None]:
+    """Start a payload that stays in each lane; they are ended with the context."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, null)
+        for lane in range(job.lanes):
+            stack.enter_context(_one(make_argv(lane, payload_of(job)), null, environment))
+        yield
+
+
+@contextlib.contextmanager
+def _one(argv: Sequence[str], null: int, environment: Mapping[str, str]) -> Iterator[None]:
+    reader, writer = os.pipe()
+    try:
+        child = command.spawn(
+            argv, descriptors={0: null, 1: writer, 2: writer}, environment=environment
+        )
+    finally:
+        os.close(writer)
+    try:
+        if (said := os.read(reader, ANSWER_BYTES)) != UP:
+            raise RuntimeFailed(f"{argv[0]} did not start", why=said.decode(errors="replace"))
+        yield
+    finally:
+        # Most launchers end what they started when they are asked to, and some only then.
+        child.kill(signal.SIGTERM)
+        if child.wait(5.0) is None:
+            child.kill()
+            child.wait()
+        child.close()
+        os.close(reader)

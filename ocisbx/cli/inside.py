@@ -1,0 +1,97 @@
+"""`ocisbx exec` and `cp`: further commands and files, in a container in the background."""
+
+from __future__ import annotations
+
+from ocisbx.backends.base import Call
+from ocisbx.cli.containers import find, tell_end
+from ocisbx.cli.options import Option, Syntax, parse, wants_help
+from ocisbx.cli.output import inert_json, put
+from ocisbx.cli.run import STDERR, STDIN, STDOUT, Interrupts, extra_environment
+from ocisbx.errors import ConfigError
+from ocisbx.quantities import parse_seconds
+from ocisbx.values import check_command, parse_user
+
+EXEC = Syntax(
+    "ocisbx exec [OPTIONS] ID|NAME COMMAND [ARG...]",
+    "Run a further command in a container in the background, under its limits and\n"
+    "rules; exit codes as `run`. It ends with the container.",
+    (
+        Option(("-e", "--env"), "many", "K[=V]", "add a variable; K alone: your value"),
+        Option(("--env-file",), "many", "FILE", "such lines from a file"),
+        Option(("-w", "--workdir"), "one", "DIR", "where it starts"),
+        Option(("-u", "--user"), "one", "UID:GID", "who it is inside"),
+        Option(("-i", "--interactive"), "flag", "", "forward stdin, else it is empty"),
+        Option(("--timeout",), "one", "SECONDS", "then TERM, and KILL after the grace"),
+        Option(("--json",), "flag", "", "print one RunResult object, and nothing else"),
+    ),
+    ("ocisbx exec build ps aux", "ocisbx exec -i build sh < script"),
+    command=True,
+)
+CP = Syntax(
+    "ocisbx cp ID|NAME:PATH PATH | PATH ID|NAME:PATH",
+    "Copy a file or a tree out of or into a container in the background, as cp -r.\n"
+    "On the host nothing is overwritten, and no link is followed.",
+    (),
+    ("ocisbx cp build:/tmp/report.html .", "ocisbx cp ./data build:/tmp"),
+)
+
+
+def exec_main(arguments: list[str]) -> int:
+    """Run a further command; its exit code."""
+    parsed = parse(EXEC, arguments)
+    if wants_help(EXEC, parsed):
+        return 0
+    if len(parsed.words) < 2:
+        raise ConfigError("an ID or NAME and a command expected", remedy=f"usage: {EXEC.usage}")
+    options = parsed.options
+    given, *words = parsed.words
+    capture = "json" in options
+    user = parse_user(options["user"]) if "user" in options else None
+    call = Call(
+        argv=check_command(words),
+        environment={},
+        extra_environment=extra_environment(options),
+        stdin=STDIN if "interactive" in options else None,
+        stdout=None if capture else STDOUT,
+        stderr=None if capture else STDERR,
+        workdir=options.get("workdir"),
+        user=None if user is None else (user.uid, user.uid if user.gid is None else user.gid),
+    )
+    timeout_s = parse_seconds(options["timeout"]) if "timeout" in options else None
+    with Interrupts() as interrupts, find(given).orders() as orders:
+        interrupts.running = True
+        # The container's own time is not its commands'.
+        orders.plan = orders.plan._replace(timeout_s=timeout_s)
+        result = orders.run(call, hold=interrupts.hold)
+    if capture:
+        put(inert_json(result.to_dict()) + "\n")
+    else:
+        tell_end(result)
+    return result.shell_exit_code
+
+
+def cp_main(arguments: list[str]) -> int:
+    """Copy one file or tree."""
+    parsed = parse(CP, arguments)
+    if wants_help(CP, parsed):
+        return 0
+    if len(parsed.words) != 2:
+        raise ConfigError("two paths expected", remedy=f"usage: {CP.usage}")
+    (source_of, source), (target_of, target) = map(_split, parsed.words)
+    if bool(source_of) is bool(target_of):
+        raise ConfigError(
+            "one of both is to be in a container", remedy="ID:PATH; ./a:b is a file of the host"
+        )
+    if source_of:
+        find(source_of).get(source, target)
+    else:
+        find(target_of).put(source, target)
+    return 0
+
+
+def _split(word: str) -> tuple[str, str]:
+    """The container, empty for the host, and the path."""
+    container, colon, path = word.partition(":")
+    if not colon or "/" in container or container in ("", ".", ".."):
+        return "", word
+    return container, path

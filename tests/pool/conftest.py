@@ -1,0 +1,56 @@
+"""Pools on every runtime that can keep containers ready."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ocisbx
+from ocisbx.quirks import find_quirks
+from tests.box import RUNTIME_IDS, RUNTIMES
+from tests.box_fixtures import box, cache
+from tests.cgroups import cgroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ocisbx.host import RuntimeBinary
+    from tests.box import Box
+
+    Make = Callable[..., ocisbx.Pool]
+
+__all__ = ["box", "cache", "cgroup", "runtime"]
+
+ABLE = [
+    (one, name)
+    for one, name in zip(RUNTIMES, RUNTIME_IDS, strict=True)
+    if find_quirks(one.name, one.version).socket_args is not None
+]
+
+
+@pytest.fixture(params=[one for one, _ in ABLE], ids=[name for _, name in ABLE])
+def runtime(request: pytest.FixtureRequest) -> RuntimeBinary:
+    found: RuntimeBinary = request.param
+    return found
+
+
+@pytest.fixture
+def make(box: Box) -> Iterator[Make]:
+    """Makes pools of this box, and closes them."""
+    with contextlib.ExitStack() as stack:
+
+        def made(size: int | tuple[int, int] = 2, **options: Any) -> ocisbx.Pool:
+            names = ("max_age_s", "idle_s", "audit", "start_timeout_s")
+            own = {name: options.pop(name) for name in names if name in options}
+            pool = ocisbx.Pool(box.sandbox(**options).config, size, **own)
+            stack.callback(pool.close)
+            return pool
+
+        yield made
+
+
+@pytest.fixture
+def pool(make: Make) -> ocisbx.Pool:
+    return make()
