@@ -7,12 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Step
-<<<<<<< HEAD
 from ocisbx.backends.driven import CLEANUP_S, Driven
-from ocisbx.backends.endings import measured
-=======
-from ocisbx.backends.driven import Driven
->>>>>>> main
 from ocisbx.cgroup.stats import Counters, read_counters
 from ocisbx.init import wire
 from ocisbx.outcome import StartFailure
@@ -64,7 +59,6 @@ class SideExecution(Driven):
         self._begin()
         self._tell(Step.CREATED)
 
-<<<<<<< HEAD
     def _order(self, orders: socket.socket, channel: int) -> None:
         """Where many ask at once the queue is full at times: it is one for all, whoever asks."""
         command = self._command()
@@ -109,12 +103,6 @@ class SideExecution(Driven):
             self._init.end_sending()
             self._cleanup_at = time.monotonic() + CLEANUP_S
 
-    def usage(self) -> ResourceUsage:
-        """What the command and all that it waited for used (getrusage(2))."""
-        return measured(self._exited, None, None, self.clock.payload_s())
-
-=======
->>>>>>> main
     def close(self) -> None:
         """End what still runs of it and free every descriptor; idempotent."""
         self._hang_up()

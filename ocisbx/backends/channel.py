@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-<<<<<<< HEAD
 import socket
-=======
 import weakref
->>>>>>> main
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.init import protocol, wire

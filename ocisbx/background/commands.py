@@ -6,7 +6,7 @@ import contextlib
 import os
 import select
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.beside import SideExecution
 from ocisbx.backends.endings import SETTLE_S
@@ -58,6 +58,10 @@ class Orders:
             raise _ended(container_id)
         told, orders = found
         return cls(container_id, Plan.from_json(told["plan"]), told["cgroup"], orders)
+
+    def under(self, **changes: Any) -> Self:  # noqa: ANN401 -- fields of Plan
+        """The same place, for commands that another plan applies to; closed with this one."""
+        return type(self)(self.id, self.plan._replace(**changes), self._cgroup, self._orders)
 
     def close(self) -> None:
         """Take no further ones; those that run go on."""

@@ -61,8 +61,7 @@ def exec_main(arguments: list[str]) -> int:
     with Interrupts() as interrupts, find(given).orders() as orders:
         interrupts.running = True
         # The container's own time is not its commands'.
-        orders.plan = orders.plan._replace(timeout_s=timeout_s)
-        result = orders.run(call, hold=interrupts.hold)
+        result = orders.under(timeout_s=timeout_s).run(call, hold=interrupts.hold)
     if capture:
         put(inert_json(result.to_dict()) + "\n")
     else:

@@ -198,7 +198,7 @@ _TYPE_OF: Final[dict[type[Packet], Type]] = {
 
 
 def encode(packet: Packet, command: int | None = None) -> bytes:
-    """The packet's bytes; `command` defaults to the container for READY, END, TIE; else the payload.
+    """The packet's bytes; `command` defaults to the container for READY, END, TIE, else to 1.
 
     Raises struct.error where a number does not fit its field.
     """

@@ -224,6 +224,27 @@ class Session:
             lambda hold, _: orders.run(call, timeout_s=timeout_s, audit=self._audit, hold=hold)
         )
 
+    def put(self, source: str | os.PathLike[str], target: str) -> None:
+        """Copy a file or tree of the host's into it, as `cp -r`; links as they are.
+
+        Raises:
+            ConfigError: there is no such file.
+            OcisbxError: it cannot be read, or not be written there; there is no tar inside.
+        """
+        from ocisbx.background.copying import put  # noqa: PLC0415 -- 10 ms, for who copies only
+
+        put(self._orders_of(), os.fspath(source), target)
+
+    def get(self, source: str, target: str | os.PathLike[str]) -> None:
+        """Copy a file or tree out of it, as `cp -r`: nothing is overwritten, no link is followed.
+
+        Raises:
+            OcisbxError: as `put`; or what comes would leave the tree, or is no plain file.
+        """
+        from ocisbx.background.copying import get  # noqa: PLC0415 -- as above
+
+        get(self._orders_of(), source, os.fspath(target))
+
     def child(self, config: SandboxConfig | None = None, **options: Any) -> Session:  # noqa: ANN401 -- typed where they arrive
         """A session of this one's: it ends with it at the latest, and its limits lie within. The
         arguments are those of Session.
