@@ -64,10 +64,10 @@ class Session:
         for what, seconds in (("idle_s", idle_s), ("lifetime_s", lifetime_s)):
             if seconds is not None and not seconds > 0:
                 raise ConfigError(f"{what} of a session must be more than 0, not {seconds!r}")
-        self._worktree = None if worktree is None else Worktree(worktree)
-        if self._worktree is not None:
-            fields |= self._worktree.fields()
         self._sandbox = Sandbox(config, **fields)
+        self._worktree = None if worktree is None else Worktree.of(worktree)
+        if self._worktree is not None:
+            self._sandbox = Sandbox(_within(self._sandbox.config, self._worktree.fields()))
         self._name = name
         self._keep = keep
         self._idle_s = idle_s
@@ -95,6 +95,7 @@ class Session:
         orders = Orders.of(container.id)
         found = cls(Config.from_toml(orders.plan.sandbox_toml), name=container.name, keep=True)
         found._container = container
+        found._worktree = Worktree.noted(container.record.path)
         found._orders = orders
         return found
 
@@ -142,6 +143,9 @@ class Session:
                 self._worktree.add()
                 stack.callback(self._worktree.remove)
             self._container = Container.find(self._launch())
+            stack.callback(self.end)
+            if self._worktree is not None:
+                self._worktree.note(self._container.record.path)
             self._orders = Orders.of(self._container.id)
             stack.pop_all()
 
@@ -194,7 +198,16 @@ class Session:
             InvalidState: the session has ended.
             OcisbxError: ocisbx or the runtime failed.
         """
-        call = _call(command, input, shell, on_stdout, on_stderr, env, workdir, user)
+        call = _call(
+            command,
+            input=input,
+            shell=shell,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            env=env,
+            workdir=workdir,
+            user=user,
+        )
         return self._orders_of().run(call, timeout_s=timeout_s, audit=self._audit)
 
     def start(  # noqa: PLR0913 -- as above
@@ -212,14 +225,31 @@ class Session:
     ) -> Running:
         """Start one command and return; the context's exit ends it, with all that it started.
         Arguments and errors as those of `run`."""
-        call = _call(command, input, shell, on_stdout, on_stderr, env, workdir, user)
-        return self.begin(call, timeout_s=timeout_s).started()
+        return self.begin(
+            command,
+            input=input,
+            shell=shell,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            env=env,
+            workdir=workdir,
+            timeout_s=timeout_s,
+            user=user,
+        ).started()
 
-    def begin(self, call: Call, *, timeout_s: float | None = None) -> Running:
-        """`start` of a call that is made up already, without waiting for its start."""
+    def begin(
+        self,
+        command: Sequence[str] | str,
+        *,
+        timeout_s: float | None = None,
+        **options: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> Running:
+        """`start` for asyncio: it does not wait for the start."""
         from ocisbx.running import Running  # noqa: PLC0415 -- threads, for those who start only
 
+        call = _call(command, **options)
         orders = self._orders_of()
+        orders.plan.commands.check(call.argv)
         return Running(
             lambda hold, _: orders.run(call, timeout_s=timeout_s, audit=self._audit, hold=hold)
         )
@@ -272,7 +302,7 @@ class Session:
         """
         for container in self.children():
             if given in (container.id, container.name):
-                container.remove(force=True)
+                remove(container)
                 return
         raise PolicyDenied(
             f"{show(given)} is not a session of this one's",
@@ -299,11 +329,7 @@ class Session:
         container, self._container = self._container, None
         if container is None:
             return
-        for child in [one for one in read_records() if one.parent == container.id]:
-            Container(child).remove(force=True)
-        container.remove(force=True)
-        if self._worktree is not None:
-            self._worktree.remove()
+        remove(container)
 
     def _opened(self) -> Container:
         if self._container is None:
@@ -324,20 +350,51 @@ def is_session(record: Record) -> bool:
     return not record.command
 
 
+def remove(container: Container) -> None:
+    """End a session with its children, and take away what is left, its worktree too.
+
+    Raises:
+        OcisbxError: something cannot be ended or removed.
+    """
+    for record in read_records():
+        if record.parent == container.id:
+            remove(Container(record))
+    worktree = Worktree.noted(container.record.path)
+    container.remove(force=True)
+    if worktree is not None:
+        worktree.remove()
+
+
 def sessions() -> list[Container]:
     """Those of this user, ended ones that were not removed too, the oldest first."""
     return [Container(record) for record in read_records() if is_session(record)]
 
 
+def _within(config: SandboxConfig, needed: dict[str, Any]) -> SandboxConfig:
+    """A configuration with what a worktree needs, besides what it has."""
+    said = config.said()
+    volumes = [*said.get("volumes", ()), *needed["volumes"]]
+    own = said.get("filesystem", {})
+    denied = [*own.get("deny_write", ()), *needed["filesystem"]["deny_write"]]
+    return config.updated(
+        {
+            "workspace": needed["workspace"],
+            "volumes": volumes,
+            "filesystem": {**own, "deny_write": denied},
+        }
+    )
+
+
 def _call(
     command: Sequence[str] | str,
-    input: Input,
-    shell: bool,  # noqa: FBT001 -- by place from two callers here
-    on_stdout: OnData,
-    on_stderr: OnData,
-    env: Mapping[str, str] | None,
-    workdir: str | None,
-    user: tuple[int, int] | None,
+    *,
+    input: Input = None,
+    shell: bool = False,
+    on_stdout: OnData = None,
+    on_stderr: OnData = None,
+    env: Mapping[str, str] | None = None,
+    workdir: str | None = None,
+    user: tuple[int, int] | None = None,
 ) -> Call:
     return Call(
         argv=check_command(command, shell=shell),

@@ -44,5 +44,5 @@ def house(box: Box) -> Iterator[Box]:
     collect()
     state = box.base / "state" / "ocisbx"
     controls = box.run_directory / "ocisbx" / "controls"
-    left = [*(state / "containers").glob("*"), *(state / "worktrees").glob("*")]
+    left = [*(state / "containers").glob("*"), *(box.base / "state" / "ocisbx-worktrees").glob("*")]
     assert [*left, *controls.glob("*")] == []

@@ -4,7 +4,7 @@ this is about what a session adds."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_files_and_trees_in_and_out(house: Box, tmp_path: Path) -> None:
 def test_limits_and_policy_are_the_commands_and_stay(house: Box, tmp_path: Path) -> None:
     """A session's own caps do not cut what is copied, and hold for its commands afterwards."""
     (tmp_path / "big").write_bytes(bytes(1 << 20))
-    fields = {"capture": {"max_bytes": "1k"}, "commands": {"allow": ["head"]}}
+    fields: dict[str, Any] = {"capture": {"max_bytes": "1k"}, "commands": {"allow": ["head"]}}
     with house.session(**fields, timeout_s=20) as session:
         session.put(tmp_path / "big", "/tmp/big")
         session.get("/tmp/big", tmp_path / "back")
