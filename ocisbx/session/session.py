@@ -24,9 +24,9 @@ from ocisbx.values import check_command, show
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ocisbx.bundle.record import Record
     from ocisbx.capture import Input
     from ocisbx.config import SandboxConfig
+    from ocisbx.plan import Plan
     from ocisbx.result import RunResult
     from ocisbx.running import Running
 
@@ -86,7 +86,7 @@ class Session:
             ConfigError: there is none.
         """
         container = Container.find(given)
-        if not is_session(container.record) or container.state is not State.RUNNING:
+        if not container.record.is_session or container.state is not State.RUNNING:
             raise ConfigError(
                 f"{show(given)} is not a session that runs", remedy="ocisbx session ls lists them"
             )
@@ -125,6 +125,11 @@ class Session:
     def workspace(self) -> str | None:
         """The directory of its worktree on the host, where it has one."""
         return None if self._worktree is None else self._worktree.path
+
+    @property
+    def plan(self) -> Plan:
+        """What its commands run under, with what could not be enforced."""
+        return self._orders_of().plan
 
     def open(self) -> None:
         """Start it; the first command does so too.
@@ -345,11 +350,6 @@ class Session:
         return orders
 
 
-def is_session(record: Record) -> bool:
-    """Whether a container in the background takes many commands: it has none of its own."""
-    return not record.command
-
-
 def remove(container: Container) -> None:
     """End a session with its children, and take away what is left, its worktree too.
 
@@ -367,7 +367,7 @@ def remove(container: Container) -> None:
 
 def sessions() -> list[Container]:
     """Those of this user, ended ones that were not removed too, the oldest first."""
-    return [Container(record) for record in read_records() if is_session(record)]
+    return [Container(record) for record in read_records() if record.is_session]
 
 
 def _within(config: SandboxConfig, needed: dict[str, Any]) -> SandboxConfig:
