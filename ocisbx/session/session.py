@@ -67,7 +67,7 @@ class Session:
         self._sandbox = Sandbox(config, **fields)
         self._worktree = None if worktree is None else Worktree.of(worktree)
         if self._worktree is not None:
-            self._sandbox = Sandbox(_within(self._sandbox.config, self._worktree.fields()))
+            self._sandbox = Sandbox(self._worktree.within(self._sandbox.config))
         self._name = name
         self._keep = keep
         self._idle_s = idle_s
@@ -368,21 +368,6 @@ def remove(container: Container) -> None:
 def sessions() -> list[Container]:
     """Those of this user, ended ones that were not removed too, the oldest first."""
     return [Container(record) for record in read_records() if record.is_session]
-
-
-def _within(config: SandboxConfig, needed: dict[str, Any]) -> SandboxConfig:
-    """A configuration with what a worktree needs, besides what it has."""
-    said = config.said()
-    volumes = [*said.get("volumes", ()), *needed["volumes"]]
-    own = said.get("filesystem", {})
-    denied = [*own.get("deny_write", ()), *needed["filesystem"]["deny_write"]]
-    return config.updated(
-        {
-            "workspace": needed["workspace"],
-            "volumes": volumes,
-            "filesystem": {**own, "deny_write": denied},
-        }
-    )
 
 
 def _call(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ocisbx import command
 from ocisbx.bundle.directory import remove_tree
@@ -15,6 +15,9 @@ from ocisbx.errors import ConfigError, OcisbxError
 from ocisbx.places import ensure, find_places
 from ocisbx.probe.programs import find_program
 from ocisbx.values import show
+
+if TYPE_CHECKING:
+    from ocisbx.config import SandboxConfig
 
 GIT_TIMEOUT_S = 120.0
 NOTE_FILE = "worktree.json"
@@ -66,16 +69,22 @@ class Worktree:
         text = json.dumps({"repository": self.repository, "name": self.name})
         write_file(f"{directory}/{NOTE_FILE}", text.encode(), 0o600)
 
-    def fields(self) -> dict[str, Any]:
-        """What a configuration needs for it: the worktree, and what it shares with the repository,
-        but for what git runs on the host by it."""
+    def within(self, config: SandboxConfig) -> SandboxConfig:
+        """The configuration with what the worktree needs: itself as the workspace, and what it
+        shares with the repository, but for what git runs on the host by it."""
         common = self._ask("rev-parse", "--path-format=absolute", "--git-common-dir")
-        protected = [f"{common}/{name}" for name in PROTECTED]
-        return {
-            "workspace": self.path,
-            "volumes": [{"source": common, "target": common}],
-            "filesystem": {"deny_write": [f"{self.path}/.git", *protected]},
-        }
+        said = config.said()
+        own = said.get("filesystem", {})
+        protected = [f"{self.path}/.git", *(f"{common}/{name}" for name in PROTECTED)]
+        denied = [*own.get("deny_write", ()), *protected]
+        shared = {"source": common, "target": common}
+        return config.updated(
+            {
+                "workspace": self.path,
+                "volumes": [*said.get("volumes", ()), shared],
+                "filesystem": {**own, "deny_write": denied},
+            }
+        )
 
     def add(self) -> None:
         """Make it, on a branch of its own from the repository's HEAD. Raises OcisbxError."""
