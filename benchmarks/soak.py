@@ -126,7 +126,7 @@ class Soak:
         print(json.dumps(self.seen[-1]), file=sys.stderr, flush=True)
 
     def go(self) -> None:
-        for _ in range(WARM_UP):
+        for _ in range(min(WARM_UP, self._calls)):
             self.call()
             self.spawn()
         self.look(0)

@@ -269,8 +269,12 @@ def test_a_file_that_cannot_grow_is_one_clear_error(tmp_path: Path) -> None:
     assert (captured.read(), captured.path, captured.truncated) == (b"", None, True)
 
 
+@pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("obstacle", ["file", "symlink", "directory", "missing"])
-def test_a_capture_file_is_always_a_new_one(tmp_path: Path, obstacle: str) -> None:
+def test_a_capture_file_is_always_a_new_one(
+    tmp_path: Path, obstacle: str, *, lasting: bool
+) -> None:
+    """One that lasts is made at once, another with the first byte."""
     place = tmp_path / "captures"
     target = tmp_path / "victim"
     target.write_bytes(b"mine")
@@ -283,7 +287,7 @@ def test_a_capture_file_is_always_a_new_one(tmp_path: Path, obstacle: str) -> No
     elif obstacle == "directory":
         (place / "stdout").mkdir()
     with pytest.raises(OcisbxError, match="cannot make the capture file") as caught:
-        FileSink(str(place), "stdout")
+        FileSink(str(place), "stdout", lasting=lasting).write(memoryview(b"x"))
     assert caught.value.why
     assert caught.value.remedy
     assert target.read_bytes() == b"mine"
