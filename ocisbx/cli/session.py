@@ -42,7 +42,8 @@ started it, until `ocisbx session rm`, or one of its limits.
   --idle SECONDS      ends it when no command ran for so long
   --lifetime SECONDS  ends it so long after its start
   --worktree DIR      its workspace is a git worktree of the repository DIR;
-                      what is committed stays on a branch ocisbx/..., the rest goes
+                      what is committed stays on a branch ocisbx/..., the
+                      rest goes
   -e, --env-file      variables of all its commands
   --timeout SECONDS   of each command
   --json              print {"id": ..., "name": ...}
