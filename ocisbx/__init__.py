@@ -36,11 +36,13 @@ if TYPE_CHECKING:
     from ocisbx.pool.pool import Pool
     from ocisbx.result import RunResult, Termination
     from ocisbx.sandbox import AsyncSandbox, Sandbox, arun, run
+    from ocisbx.session.asynchronous import AsyncSession
     from ocisbx.session.session import Session
 
 __all__ = [
     "AsyncPool",
     "AsyncSandbox",
+    "AsyncSession",
     "BundleError",
     "CgroupError",
     "CommandFailed",
@@ -69,6 +71,7 @@ __all__ = [
 _HOMES = {
     "AsyncPool": "pool.asynchronous",
     "AsyncSandbox": "sandbox",
+    "AsyncSession": "session.asynchronous",
     "Container": "background.container",
     "RunResult": "result",
     "Sandbox": "sandbox",

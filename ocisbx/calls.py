@@ -69,7 +69,8 @@ def run_plan(
         InvalidState: as many sandboxes run as may, and no turn came in time.
         OcisbxError: ocisbx or the runtime failed; the payload's own end is never an exception.
     """
-    plan.commands.check(call.argv)
+    if call.argv:
+        plan.commands.check(call.argv)
     with turn(plan, waiting or Waiting()) as slot:
         if slot is not None and slot.waited:
             plan = _still_true(plan, renewal)

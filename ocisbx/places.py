@@ -51,6 +51,11 @@ class Places(NamedTuple):
         return f"{self.state}/containers"
 
     @property
+    def worktrees(self) -> str:
+        """Workspaces of sessions, so not within what no sandbox may be given."""
+        return f"{self.state}-worktrees"
+
+    @property
     def controls(self) -> str:
         """A socket for each container in the background whose supervisor lives."""
         return f"{self.runtime}/controls"

@@ -89,6 +89,12 @@ class Box:
         wanted = {"runtime": runtime, "workspace": str(self.workspace)}
         return ocisbx.Sandbox(**(wanted | fields))
 
+    def session(self, **options: Any) -> ocisbx.Session:
+        """A session on this runtime; `options` of Session, the rest fields of SandboxConfig."""
+        runtime = {"names": [self.runtime.path], "platform": self.runtime.platform}
+        workspace = {} if "worktree" in options else {"workspace": str(self.workspace)}
+        return ocisbx.Session(**({"runtime": runtime} | workspace | options))
+
     def run(self, command: list[str], **options: Any) -> ocisbx.RunResult:
         """One run; `options` of Sandbox.run, the rest fields of SandboxConfig."""
         names = ("input", "name", "on_stdout", "on_stderr")

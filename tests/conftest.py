@@ -18,7 +18,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Parts that share nothing with a neighbour and measure no time. All tests of the other parts run on
 # one worker, one after the other.
 PARALLEL_PARTS = frozenset(
-    {"contract", "golden", "machine", "meta", "pool", "programs", "security", "unit", "vm"}
+    {
+        "contract",
+        "golden",
+        "machine",
+        "meta",
+        "pool",
+        "programs",
+        "security",
+        "sessions",
+        "unit",
+        "vm",
+    }
 )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import select
 import time
 from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Step
-from ocisbx.backends.driven import Driven
+from ocisbx.backends.driven import CLEANUP_S, Driven
 from ocisbx.cgroup.stats import Counters, read_counters
 from ocisbx.init import wire
+from ocisbx.outcome import StartFailure
 
 if TYPE_CHECKING:
     import socket
@@ -18,12 +20,15 @@ if TYPE_CHECKING:
     from ocisbx.outcome import Evidence
     from ocisbx.plan import Plan
 
+# How long a container may take no orders before it counts as hung.
+PATIENCE_S = 20.0
+
 
 class SideExecution(Driven):
     """Implements `backends.base.Execution` for one of the commands of a container.
 
-    Its end is not the container's: what it leaves running stays. When its driver ends before it
-    does, its whole tree is killed, and nothing else.
+    Its end is not the container's: what it leaves running stays. When it is ended, or its driver
+    ends before it does, its whole tree is killed, and nothing else.
     """
 
     def __init__(
@@ -39,20 +44,13 @@ class SideExecution(Driven):
 
         Raises:
             OSError: nobody takes any more; no descriptor is left.
+            TimeoutError: it is there, and takes none.
         """
         theirs = self._init.connect()
         stdio = self.stdio
         self._count()
         try:
-            wire.send_run(
-                orders,
-                self._command(),
-                stdin=stdio.stdin,
-                stdout=stdio.stdout,
-                stderr=stdio.stderr,
-                combine=self._plan.combine,
-                channel=theirs.fileno(),
-            )
+            self._order(orders, theirs.fileno())
         finally:
             theirs.close()
         stdio.release()
@@ -64,6 +62,50 @@ class SideExecution(Driven):
         """What was used so far is not this command's."""
         if self._cgroup:
             self._before = read_counters(self._cgroup)
+
+    def _order(self, orders: socket.socket, channel: int) -> None:
+        """Where many ask at once the queue is full at times: it is one for all, whoever asks."""
+        command = self._command()
+        poller = select.poll()
+        poller.register(orders, select.POLLOUT)
+        give_up_at = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                wire.send_run(
+                    orders,
+                    command,
+                    stdin=self.stdio.stdin,
+                    stdout=self.stdio.stdout,
+                    stderr=self.stdio.stderr,
+                    combine=self._plan.combine,
+                    channel=channel,
+                )
+            except BlockingIOError:
+                left_s = give_up_at - time.monotonic()
+                if left_s <= 0:
+                    raise TimeoutError from None
+                poller.poll(left_s * 1000)
+            else:
+                return
+
+    @property
+    def refused_at(self) -> StartFailure | None:
+        """Where it failed to start, by the init's report."""
+        return self._report if isinstance(self._report, StartFailure) else None
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether it ended without a report, and not by our wish: with its container, or because
+        who leads it was killed."""
+        return self._report is None and self._ending.reason is None
+
+    def _let_go(self) -> None:
+        """Of a command that is ended nothing is to stay: its leader hangs up when that is so."""
+        if self._ending.reason is None:
+            super()._let_go()
+        else:
+            self._init.end_sending()
+            self._cleanup_at = time.monotonic() + CLEANUP_S
 
     def close(self) -> None:
         """End what still runs of it and free every descriptor; idempotent."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.init import protocol, wire
 
 if TYPE_CHECKING:
-    import socket
-
     from ocisbx.backends.stdio import PayloadStdio
 
 
@@ -31,6 +30,7 @@ class InitChannel:
         # Process 1 of the container, as we number it; 0 before it is there, and where none is told.
         self.pid = 0
         self._pidfd = -1
+        self._tie = -1
         self._socket: socket.socket | None = None
         self._going = False
         # Signals for a payload that has not been started yet: it gets them as soon as it is.
@@ -120,6 +120,28 @@ class InitChannel:
             with contextlib.suppress(OSError):
                 wire.send_end(self._socket)
 
+    def share(self) -> int:
+        """The socket, for others who give orders too. From now on the init cannot tell our end by
+        its hang-up: we hold a pipe for that.
+
+        Raises:
+            OSError: the init is gone.
+        """
+        assert self._socket is not None
+        if self._tie < 0:
+            theirs, self._tie = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                wire.send_tie(self._socket, theirs)
+            finally:
+                os.close(theirs)
+        return self._socket.fileno()
+
+    def end_sending(self) -> None:
+        """Hang up as far as the other end can tell; its own end is still heard."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+
     def kill(self) -> None:
         """The kernel ends a pid namespace with its process 1 (pid_namespaces(7))."""
         if self._pidfd >= 0:
@@ -133,6 +155,9 @@ class InitChannel:
             return False
         self._socket.close()
         self._socket = None
+        if self._tie >= 0:
+            os.close(self._tie)
+            self._tie = -1
         return True
 
     def close(self) -> None:

@@ -150,8 +150,12 @@ class OciExecution(Driven):
 
     @property
     def init_socket(self) -> int:
-        """Where a container takes orders."""
+        """Where the container takes orders, to be given away with it."""
         return self._init.fileno()
+
+    def share_init(self) -> int:
+        """Where the container takes orders, for others. Raises OSError: it has ended."""
+        return self._init.share()
 
     @property
     def runtime_pid(self) -> int:

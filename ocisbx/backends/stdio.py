@@ -99,7 +99,7 @@ class PayloadStdio:
 
     def finish(self, *, keep: bool) -> tuple[Captured, Captured]:
         """What was captured of both streams; with combined streams the second is empty."""
-        captured = [stream.finish(keep=keep) for stream in self.streams]
+        captured = [stream.finish(keep=keep) for stream in self.streams] or [Captured()]
         self.close()
         return captured[0], captured[1] if len(captured) > 1 else Captured()
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.beside import SideExecution
+from ocisbx.backends.endings import SETTLE_S
 from ocisbx.backends.oci import new_id
 from ocisbx.backends.stdio import PayloadStdio
 from ocisbx.background.packets import ask_orders
 from ocisbx.background.used import in_use
 from ocisbx.bundle.record import directory_of
 from ocisbx.calls import Told, conclude
-from ocisbx.errors import InvalidState
-from ocisbx.outcome import Reason
+from ocisbx.errors import ConfigError, InvalidState, OcisbxError, RuntimeFailed
+from ocisbx.outcome import STAGES, Reason
 from ocisbx.plan import Plan
-from ocisbx.values import utc_text
+from ocisbx.values import show, utc_text
 
 if TYPE_CHECKING:
     import socket
@@ -24,6 +27,13 @@ if TYPE_CHECKING:
 
     from ocisbx.backends.base import Call
     from ocisbx.result import RunResult
+
+# Stages at which a command fails to start though the container is sound.
+REFUSALS: dict[int, tuple[type[OcisbxError], str]] = {
+    1: (RuntimeFailed, "end what runs there, or allow more processes: limits.pids"),
+    3: (ConfigError, "give a directory that is there, inside"),
+    6: (ConfigError, "leave the user out, or give the container the right to change ids"),
+}
 
 
 class Orders:
@@ -49,6 +59,10 @@ class Orders:
         told, orders = found
         return cls(container_id, Plan.from_json(told["plan"]), told["cgroup"], orders)
 
+    def under(self, **changes: Any) -> Self:  # noqa: ANN401 -- fields of Plan
+        """The same place, for commands that another plan applies to; closed with this one."""
+        return type(self)(self.id, self.plan._replace(**changes), self._cgroup, self._orders)
+
     def close(self) -> None:
         """Take no further ones; those that run go on."""
         self._orders.close()
@@ -66,6 +80,7 @@ class Orders:
         Raises:
             PolicyDenied: `[commands]` does not let it run.
             InvalidState: the container has ended.
+            ConfigError: the container has no such directory, or may not become that user.
             OcisbxError: ocisbx or the runtime failed.
         """
         plan = self.plan if timeout_s is None else self.plan._replace(timeout_s=timeout_s)
@@ -78,14 +93,43 @@ class Orders:
                 execution = self._start(plan, call, directory)
             except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
                 raise _ended(self.id) from error
+            except TimeoutError as error:
+                raise InvalidState(
+                    f"{self.id} takes no commands",
+                    why="its process 1 is stopped, or hangs",
+                    remedy=f"ocisbx rm -f {self.id} ends it",
+                ) from error
             stack.callback(execution.close)
             if hold is not None:
                 hold(execution)
             verdict = execution.wait()
             assert verdict is not None
+            self._explain(execution, call)
             captured = execution.stdio.finish(keep=False)
         told = Told(plan, call, execution, verdict, captured)
         return conclude(told, started_at, resolve_s=0.0, audit=audit)
+
+    def _explain(self, execution: SideExecution, call: Call) -> None:
+        """Raise what was no end of the command's."""
+        refused = execution.refused_at
+        if refused is not None and refused.stage in REFUSALS:
+            kind, remedy = REFUSALS[refused.stage]
+            what = STAGES[refused.stage]
+            if call.workdir and "directory" in what:
+                what = what.replace("directory", f"directory {show(call.workdir)}")
+            raise kind(what, why=os.strerror(refused.errno), remedy=remedy)
+        if not execution.was_cut_off:
+            return
+        if self._has_ended():
+            raise _ended(self.id, "while the command ran")
+
+    def _has_ended(self) -> bool:
+        if self._orders.fileno() < 0:
+            return True
+        poller = select.poll()
+        poller.register(self._orders, 0)
+        # The runtime holds the other end, too, and ends shortly after its container.
+        return bool(poller.poll(SETTLE_S * 1000))
 
     def _start(self, plan: Plan, call: Call, directory: str) -> SideExecution:
         execution: SideExecution
@@ -109,7 +153,8 @@ class Orders:
         return execution
 
 
-def _ended(container_id: str) -> InvalidState:
+def _ended(container_id: str, when: str = "") -> InvalidState:
     return InvalidState(
-        f"{container_id} has ended", remedy="ocisbx ps -a tells the state of each container"
+        f"{container_id} has ended {when}".rstrip(),
+        remedy="ocisbx ps -a tells the state of each container",
     )

@@ -209,8 +209,7 @@ class Container:
         )
         with self.orders() as orders:
             # The container's own time is not its commands'.
-            orders.plan = orders.plan._replace(timeout_s=timeout_s)
-            return orders.run(call)
+            return orders.under(timeout_s=timeout_s).run(call)
 
     def put(self, source: str, target: str) -> None:
         """Copy a file or tree of the host's into it, as `cp -r`. Raises as `get`."""

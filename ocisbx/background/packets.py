@@ -20,6 +20,8 @@ from ocisbx.places import find_places, trusted
 PACKET_BYTES: Final = 1 << 16
 CONNECT_S: Final = 5
 ANSWER_S: Final = 120.0
+# What needs nothing but its attention.
+ORDERS_S: Final = 10.0
 _CREDENTIALS: Final = struct.Struct("3i")
 _SIGNALS: Final = frozenset(int(number) for number in signal.valid_signals())
 MAX_GRACE_S: Final = 1e9
@@ -157,22 +159,8 @@ def ask_orders(container_id: str) -> tuple[dict[str, Any], socket.socket] | None
     Raises:
         OcisbxError: what the supervisor says is wrong.
     """
-    client = connect(container_id)
-    if client is None:
-        return None
-    with client:
-        client.settimeout(ANSWER_S)
-        try:
-            client.send(encode({"verb": "orders"}))
-            data, descriptors, _, _ = socket.recv_fds(client, PACKET_BYTES, 1)
-        except (BrokenPipeError, ConnectionResetError):
-            return None
-    answer = decode(data) if data else {}
-    if "error" in answer:
-        raise error_of(answer["error"])
-    if not descriptors:
-        return None
-    return answer["ok"], socket.socket(fileno=descriptors[0])
+    found = _exchange(container_id, "orders", {}, 1, ORDERS_S)
+    return None if found is None or not found[1] else (found[0], socket.socket(fileno=found[1][0]))
 
 
 def ask(container_id: str, verb: str, **members: Any) -> dict[str, Any] | None:  # noqa: ANN401 -- as JSON has them
@@ -181,16 +169,25 @@ def ask(container_id: str, verb: str, **members: Any) -> dict[str, Any] | None: 
     Raises:
         OcisbxError: what the supervisor says is wrong.
     """
+    found = _exchange(container_id, verb, members, 0, ANSWER_S)
+    return None if found is None else found[0]
+
+
+def _exchange(
+    container_id: str, verb: str, members: dict[str, Any], descriptors: int, patience_s: float
+) -> tuple[dict[str, Any], list[int]] | None:
     client = connect(container_id)
     if client is None:
         return None
     with client:
-        client.settimeout(ANSWER_S)
+        client.settimeout(patience_s)
         try:
             client.send(encode({"verb": verb, **members}))
-            data = client.recv(PACKET_BYTES)
+            data, given, _, _ = socket.recv_fds(
+                client, PACKET_BYTES, descriptors, socket.MSG_CMSG_CLOEXEC
+            )
         except TimeoutError as error:
-            what = f"the supervisor of {container_id} has not answered for {ANSWER_S:g} s"
+            what = f"the supervisor of {container_id} has not answered for {patience_s:g} s"
             raise InvalidState(what, remedy="is it stopped? ocisbx ps tells its pid") from error
         except (BrokenPipeError, ConnectionResetError):
             return None
@@ -200,4 +197,4 @@ def ask(container_id: str, verb: str, **members: Any) -> dict[str, Any] | None: 
     if "error" in answer:
         raise error_of(answer["error"])
     found = answer.get("ok")
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}, given

@@ -249,7 +249,12 @@ class Supervision:
             plan = self._request.plan.for_commands().to_json()
             box = self._execution.box
             cgroup = "" if box is None else box.path
-            answer({"ok": {"plan": plan, "cgroup": cgroup}}, self._execution.init_socket)
+            try:
+                orders = self._execution.share_init()
+            except OSError:
+                answer({"error": error_document(self._refusal("has ended"))})
+                return
+            answer({"ok": {"plan": plan, "cgroup": cgroup}}, orders)
         else:
             answer({"ok": self._act(self._execution, verb, members)})
 

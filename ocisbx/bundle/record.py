@@ -69,6 +69,11 @@ class Record(NamedTuple):
     def path(self) -> str:
         return directory_of(self.id)
 
+    @property
+    def is_session(self) -> bool:
+        """Whether it takes many commands: then it has none of its own."""
+        return not self.command
+
     def state(self) -> State:
         """What it is in at this moment."""
         alive = self.supervisor.alive()

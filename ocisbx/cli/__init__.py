@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Verb: the module of ocisbx.cli that carries it out, and the line that the help shows.
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("run", "run a command in a fresh container, destroyed at the end"),
+    "shell": ("shell", "a shell in a fresh container"),
     "create": ("detached", "make a container in the background that waits for `start`"),
     "start": ("containers", "start containers that were created"),
     "wait": ("containers", "wait for a container in the background; ends as it does"),
@@ -30,6 +31,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "stop": ("containers", "end containers in the background, gently"),
     "kill": ("containers", "signal containers in the background"),
     "rm": ("containers", "remove containers in the background that have ended"),
+    "session": ("session", "start, use, list and end containers that take many commands"),
     "pool": ("pool", "keep containers ready for `run --pool`"),
     "bundle": ("bundle", "make, check, run, rerun and compare bundles"),
     "inspect": ("inspect", "show a container's or a bundle's config.json, owner and runtime"),
@@ -44,7 +46,7 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 # Verbs of the interface that this version does not have yet.
 LATER = (
-    "shell", "session", "expect",
+    "expect",
 )  # fmt: skip
 
 USAGE = "usage: ocisbx VERB [OPTIONS] [ARG...]"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ocisbx.backends.live import live_owners
 from ocisbx.background.container import Container
+from ocisbx.bundle.record import State
 from ocisbx.cli.options import Option, Syntax, parse, wants_help
 from ocisbx.cli.output import inert_json, printable, put, say
 from ocisbx.cli.run import TOLD
@@ -172,7 +173,16 @@ def rm_main(arguments: list[str]) -> int:
     if wants_help(RM, parsed):
         return 0
     force = "force" in parsed.options
-    return each(RM, parsed, lambda container: container.remove(force=force))
+
+    def remove(container: Container) -> None:
+        if container.record.is_session and (force or container.state is not State.RUNNING):
+            from ocisbx.session.session import remove as remove_session  # noqa: PLC0415 -- for these
+
+            remove_session(container)
+        else:
+            container.remove(force=force)
+
+    return each(RM, parsed, remove)
 
 
 def parse_signal(text: str) -> int:

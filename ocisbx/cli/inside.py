@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ocisbx.backends.base import Call
 from ocisbx.cli.containers import find, tell_end
 from ocisbx.cli.options import Option, Syntax, parse, wants_help
@@ -11,19 +13,25 @@ from ocisbx.errors import ConfigError
 from ocisbx.quantities import parse_seconds
 from ocisbx.values import check_command, parse_user
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ocisbx.background.container import Container
+
+FURTHER = (
+    Option(("-e", "--env"), "many", "K[=V]", "add a variable; K alone: your value"),
+    Option(("--env-file",), "many", "FILE", "such lines from a file"),
+    Option(("-w", "--workdir"), "one", "DIR", "where it starts"),
+    Option(("-u", "--user"), "one", "UID:GID", "who it is inside"),
+    Option(("-i", "--interactive"), "flag", "", "forward stdin, else it is empty"),
+    Option(("--timeout",), "one", "SECONDS", "then TERM, and KILL after the grace"),
+    Option(("--json",), "flag", "", "print one RunResult object, and nothing else"),
+)
 EXEC = Syntax(
     "ocisbx exec [OPTIONS] ID|NAME COMMAND [ARG...]",
     "Run a further command in a container in the background, under its limits and\n"
     "rules; exit codes as `run`. It ends with the container.",
-    (
-        Option(("-e", "--env"), "many", "K[=V]", "add a variable; K alone: your value"),
-        Option(("--env-file",), "many", "FILE", "such lines from a file"),
-        Option(("-w", "--workdir"), "one", "DIR", "where it starts"),
-        Option(("-u", "--user"), "one", "UID:GID", "who it is inside"),
-        Option(("-i", "--interactive"), "flag", "", "forward stdin, else it is empty"),
-        Option(("--timeout",), "one", "SECONDS", "then TERM, and KILL after the grace"),
-        Option(("--json",), "flag", "", "print one RunResult object, and nothing else"),
-    ),
+    FURTHER,
     ("ocisbx exec build ps aux", "ocisbx exec -i build sh < script"),
     command=True,
 )
@@ -43,12 +51,16 @@ def exec_main(arguments: list[str]) -> int:
         return 0
     if len(parsed.words) < 2:
         raise ConfigError("an ID or NAME and a command expected", remedy=f"usage: {EXEC.usage}")
-    options = parsed.options
     given, *words = parsed.words
+    return carry_out(find(given), parsed.options, check_command(words))
+
+
+def carry_out(container: Container, options: Mapping[str, Any], argv: tuple[str, ...]) -> int:
+    """Run it there, with FURTHER's options; its exit code."""
     capture = "json" in options
     user = parse_user(options["user"]) if "user" in options else None
     call = Call(
-        argv=check_command(words),
+        argv=argv,
         environment={},
         extra_environment=extra_environment(options),
         stdin=STDIN if "interactive" in options else None,
@@ -57,12 +69,13 @@ def exec_main(arguments: list[str]) -> int:
         workdir=options.get("workdir"),
         user=None if user is None else (user.uid, user.uid if user.gid is None else user.gid),
     )
-    timeout_s = parse_seconds(options["timeout"]) if "timeout" in options else None
-    with Interrupts() as interrupts, find(given).orders() as orders:
+    with Interrupts() as interrupts, container.orders() as orders:
         interrupts.running = True
-        # The container's own time is not its commands'.
-        orders.plan = orders.plan._replace(timeout_s=timeout_s)
-        result = orders.run(call, hold=interrupts.hold)
+        # The time limit of a session is each command's; any other container's is its own.
+        timeout_s = orders.plan.timeout_s if container.record.is_session else None
+        if "timeout" in options:
+            timeout_s = parse_seconds(options["timeout"])
+        result = orders.under(timeout_s=timeout_s).run(call, hold=interrupts.hold)
     if capture:
         put(inert_json(result.to_dict()) + "\n")
     else:

@@ -43,7 +43,7 @@ def ps_main(arguments: list[str]) -> int:
         return 0
     refuse_words(PS, parsed)
     records = read_records()
-    rows = [row for record in records if (row := _background(record)) is not None]
+    rows = [row for record in records if (row := background_row(record)) is not None]
     known = {record.id for record in records}
     rows += [_foreground(owner) for owner in live_owners() if owner.id not in known]
     if "all" not in parsed.options:
@@ -51,12 +51,12 @@ def ps_main(arguments: list[str]) -> int:
     if "json" in parsed.options:
         put_json(rows)
         return 0
-    shown = [{**row, "command": shlex.join(row["command"]), "state": _words(row)} for row in rows]
+    shown = [{**row, "command": _command(row), "state": _words(row)} for row in rows]
     put_table(COLUMNS, shown)
     return 0
 
 
-def _background(record: Record) -> dict[str, Any] | None:
+def background_row(record: Record) -> dict[str, Any] | None:
     """One row; None: it was removed just now."""
     state = record.state()
     result: dict[str, Any] = {}
@@ -77,6 +77,7 @@ def _background(record: Record) -> dict[str, Any] | None:
         "created_at": record.created_at,
         "workdir": record.workdir,
         "command": redact(record.command),
+        "parent": record.parent or None,
         "background": True,
         "termination": result.get("termination"),
         "exit_code": result.get("exit_code"),
@@ -94,11 +95,16 @@ def _foreground(owner: Owner) -> dict[str, Any]:
         "created_at": owner.created_at,
         "workdir": owner.workdir,
         "command": redact(owner.command),
+        "parent": None,
         "background": False,
         "termination": None,
         "exit_code": None,
         "signal": None,
     }
+
+
+def _command(row: dict[str, Any]) -> str:
+    return shlex.join(row["command"]) or ("(session)" if row["background"] else "(pool)")
 
 
 def _words(row: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx.audit import redact
 from ocisbx.backends.live import LiveUsage, Meter, find_live
+from ocisbx.bundle.record import read_record
 from ocisbx.cli.options import Option, Syntax, parse, wants_help
 from ocisbx.cli.output import STDOUT, inert_json, printable, put
 from ocisbx.errors import ConfigError
@@ -188,7 +189,10 @@ def _seconds(usec: int | None) -> float | None:
 
 
 def _command(usage: LiveUsage) -> str:
-    text = printable(shlex.join(redact(usage.owner.command)))
+    owner = usage.owner
+    if not owner.command:
+        return "(pool)" if read_record(owner.id) is None else "(session)"
+    text = printable(shlex.join(redact(owner.command)))
     return text if len(text) <= COMMAND_WIDTH else text[: COMMAND_WIDTH - 1] + "…"
 
 

@@ -64,11 +64,13 @@ static int is_order(struct init *init, struct packet *packet)
 	return 1;
 }
 
-/* A pool member or a session may wait here for hours; an operator's SIGTERM ends it. */
+/* A pool member or a session may wait here for hours; an operator's SIGTERM ends it, a command's
+ * own does not. */
 static void wait_for_order(struct init *init, struct packet *packet)
 {
 	for (;;) {
-		enum received received = report_receive(packet);
+		enum received received = hear(init, packet);
+		unsigned int sender;
 		int signo;
 
 		if (received == RECEIVED_PACKET) {
@@ -78,10 +80,10 @@ static void wait_for_order(struct init *init, struct packet *packet)
 		}
 		if (received != RECEIVED_NOTHING)
 			abandon(init, received);
-		signo = next_signal(init);
+		signo = next_signal_of(init, &sender);
 		if (signo == SIGCHLD)
 			reap(&init->reaper);
-		else if (signo && SIGBIT(signo) & ENDING_SIGNALS)
+		else if (signo && !sender && SIGBIT(signo) & ENDING_SIGNALS)
 			sys_exit(128 + signo);
 		if (!signo)
 			wait_event(init);

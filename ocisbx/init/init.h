@@ -71,6 +71,8 @@ unsigned long now_ns(void);
 int report_socket_given(void);
 void report_send(unsigned int type, unsigned int command, const void *body, unsigned int length);
 void report_pair(unsigned int type, unsigned int command, unsigned int first, unsigned int second);
+/* In place of a leader that could not be made. */
+void report_failed(int channel, unsigned int stage, unsigned int error);
 enum received report_receive(struct packet *packet);
 void packet_close_fds(struct packet *packet);
 
@@ -99,6 +101,8 @@ struct init {
 	int leads;
 	int signals;
 	int events;
+	/* a pipe whose end of file is the driver's end; 0: there is none */
+	int tie;
 	struct launch launch;
 	struct reaper reaper;
 };
@@ -110,11 +114,15 @@ _Noreturn void abandon(const struct init *init, enum received reason);
 void take_signals(struct init *init);
 void watch(struct init *init);
 void wait_event(const struct init *init);
+/* The driver's next packet, but for TIE, which is dealt with. */
+enum received hear(struct init *init, struct packet *packet);
 /* Waits for an event until `end_ns`; returns 0 when that has come. */
 int wait_until(const struct init *init, unsigned long end_ns);
 unsigned long patience_end(void);
 /* One signal of the queue, or 0. Not more at once: a flood must not keep the driver waiting. */
 int next_signal(const struct init *init);
+/* `sender`: its pid, 0 for one outside of the container. */
+int next_signal_of(const struct init *init, unsigned int *sender);
 void watch_payload(struct init *init);
 /* Kills and reaps what is left. Bounded: a process in uninterruptible sleep must not hold the
  * report back. */

@@ -14,6 +14,9 @@ _Noreturn static void lead(struct init *init, struct packet *packet, const struc
 		sys_exit(EXIT_FAILED);
 	SYS1(close, init->signals);
 	SYS1(close, init->events);
+	if (init->tie)
+		SYS1(close, init->tie);
+	init->tie = 0;
 	init->leads = 1;
 	SYS5(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	if (!report_socket_given())
@@ -38,12 +41,15 @@ void start_leader(const struct init *init, struct packet *packet)
 {
 	struct init leader = *init;
 	struct run_fds fds;
+	long pid;
 
 	if (!(packet->run.flags & OSBX_GO_CHANNEL) ||
 	    !assign_descriptors(&leader.launch, packet, packet->run.flags, &fds))
 		abandon(init, RECEIVED_MALFORMED);
-	/* Where no process can be made the channel closes without a report. */
-	if (SYS5(clone, SIGCHLD, 0, 0, 0, 0) == 0)
+	pid = SYS5(clone, SIGCHLD, 0, 0, 0, 0);
+	if (pid == 0)
 		lead(&leader, packet, &fds);
+	if (pid < 0)
+		report_failed(fds.channel, OSBX_STAGE_CLONE, (unsigned int)-pid);
 	packet_close_fds(packet);
 }

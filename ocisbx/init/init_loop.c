@@ -78,13 +78,46 @@ unsigned long patience_end(void)
 	return now_ns() + OSBX_PATIENCE_MS * 1000000UL;
 }
 
-int next_signal(const struct init *init)
+int next_signal_of(const struct init *init, unsigned int *sender)
 {
 	struct signalfd_info info;
 
 	if (SYS3(read, init->signals, &info, sizeof info) != sizeof info)
 		return 0;
+	*sender = info.sender;
 	return (int)info.signo;
+}
+
+int next_signal(const struct init *init)
+{
+	unsigned int sender;
+
+	return next_signal_of(init, &sender);
+}
+
+/* The driver's socket may be held by others too, whom it has let give orders: its end cannot be told
+ * by a hang-up of that. */
+static enum received tie(struct init *init, struct packet *packet)
+{
+	struct epoll_event wanted = { .events = EPOLLIN };
+
+	if (init->tie || packet->fd_count != 1 ||
+	    SYS4(epoll_ctl, init->events, EPOLL_CTL_ADD, packet->fds[0], &wanted) < 0)
+		return RECEIVED_MALFORMED;
+	init->tie = packet->fds[0];
+	return RECEIVED_NOTHING;
+}
+
+enum received hear(struct init *init, struct packet *packet)
+{
+	enum received received = report_receive(packet);
+	char byte;
+
+	if (received == RECEIVED_PACKET && packet->header.type == OSBX_TYPE_TIE)
+		return tie(init, packet);
+	if (received == RECEIVED_NOTHING && init->tie && SYS3(read, init->tie, &byte, 1) == 0)
+		return RECEIVED_HANGUP;
+	return received;
 }
 
 static void signal_all(const struct init *init, int signo)
@@ -132,7 +165,7 @@ void watch_payload(struct init *init)
 
 		wait_event(init);
 		if (init->driven)
-			received = report_receive(&packet);
+			received = hear(init, &packet);
 		if (received == RECEIVED_PACKET)
 			obey(init, &packet);
 		else if (received != RECEIVED_NOTHING)
@@ -156,7 +189,8 @@ void end_others(struct init *init)
 		next_signal(init);
 }
 
-/* Until END, the driver's hang-up or OSBX_PATIENCE_MS: it reads the cgroup's counters meanwhile. */
+/* Until END, the driver's hang-up or OSBX_PATIENCE_MS: it reads the cgroup's counters meanwhile. A
+ * leader whose driver hangs up instead kills what the command has left. */
 void wait_for_end(struct init *init)
 {
 	struct epoll_event wanted = { .events = EPOLLIN };
@@ -175,4 +209,6 @@ void wait_for_end(struct init *init)
 			return;
 	} while ((received == RECEIVED_PACKET || received == RECEIVED_NOTHING) &&
 		 wait_until(init, end_ns));
+	if (init->leads && received == RECEIVED_HANGUP)
+		abandon(init, received);
 }

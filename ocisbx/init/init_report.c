@@ -38,7 +38,8 @@ int report_socket_given(void)
 	return 1;
 }
 
-void report_send(unsigned int type, unsigned int command, const void *content, unsigned int length)
+static void send_packet(int fd, unsigned int type, unsigned int command, const void *content,
+			unsigned int length)
 {
 	struct osbx_header header = {
 		.magic = OSBX_MAGIC,
@@ -50,7 +51,12 @@ void report_send(unsigned int type, unsigned int command, const void *content, u
 	struct iovec vectors[2] = { { &header, sizeof header }, { (void *)content, length } };
 	struct msghdr message = { .vectors = vectors, .vector_count = 2 };
 
-	SYS3(sendmsg, OSBX_REPORT_FD, &message, MSG_NOSIGNAL);
+	SYS3(sendmsg, fd, &message, MSG_NOSIGNAL);
+}
+
+void report_send(unsigned int type, unsigned int command, const void *content, unsigned int length)
+{
+	send_packet(OSBX_REPORT_FD, type, command, content, length);
 }
 
 void report_pair(unsigned int type, unsigned int command, unsigned int first, unsigned int second)
@@ -58,6 +64,13 @@ void report_pair(unsigned int type, unsigned int command, unsigned int first, un
 	struct osbx_pair pair = { first, second };
 
 	report_send(type, command, &pair, sizeof pair);
+}
+
+void report_failed(int channel, unsigned int stage, unsigned int error)
+{
+	struct osbx_pair pair = { stage, error };
+
+	send_packet(channel, OSBX_TYPE_FAILED, OSBX_COMMAND_PAYLOAD, &pair, sizeof pair);
 }
 
 void packet_close_fds(struct packet *packet)
@@ -89,7 +102,7 @@ static int fits(unsigned int type, unsigned long length)
 		return length >= sizeof body.run.run &&
 		       length - sizeof body.run.run ==
 			       (body.run.run.flags & OSBX_GO_STORED ? 0 : body.run.run.size);
-	return length == (type == OSBX_TYPE_END ? 0 : sizeof body.pair);
+	return length == (type == OSBX_TYPE_END || type == OSBX_TYPE_TIE ? 0 : sizeof body.pair);
 }
 
 /* Fills the packet with one message. Whatever does not fit, is of another version or contradicts

@@ -46,6 +46,7 @@ class Type(IntEnum):
     SIGNAL = 2
     END = 3
     RUN = 4
+    TIE = 5
     READY = 16
     STARTED = 17
     FAILED = 18
@@ -139,6 +140,10 @@ class End(NamedTuple):
     """The report has been used; the init may exit."""
 
 
+class Tie(NamedTuple):
+    """With a pipe's read end: when nobody can write to it any more, the driver has ended."""
+
+
 class Ready(NamedTuple):
     """The init waits for GO; `features` is what it can do beyond version 1."""
 
@@ -174,7 +179,7 @@ class Exited(NamedTuple):
     total: Usage
 
 
-Order: TypeAlias = Go | Run | Signal | End
+Order: TypeAlias = Go | Run | Signal | End | Tie
 Report: TypeAlias = Ready | Started | Failed | Exited
 Packet: TypeAlias = Order | Report
 
@@ -184,6 +189,7 @@ _TYPE_OF: Final[dict[type[Packet], Type]] = {
     Run: Type.RUN,
     Signal: Type.SIGNAL,
     End: Type.END,
+    Tie: Type.TIE,
     Ready: Type.READY,
     Started: Type.STARTED,
     Failed: Type.FAILED,
@@ -192,13 +198,13 @@ _TYPE_OF: Final[dict[type[Packet], Type]] = {
 
 
 def encode(packet: Packet, command: int | None = None) -> bytes:
-    """The packet's bytes; `command` defaults to the container for READY and END, else the payload.
+    """The packet's bytes; `command` defaults to the container for READY, END, TIE, else to 1.
 
     Raises struct.error where a number does not fit its field.
     """
     body = _encode_body(packet)
     if command is None:
-        whole = isinstance(packet, Ready | End)
+        whole = isinstance(packet, Ready | End | Tie)
         command = COMMAND_CONTAINER if whole else COMMAND_PAYLOAD
     header = _HEADER.pack(MAGIC, VERSION, _TYPE_OF[type(packet)], command, len(body))
     return header + body
@@ -214,7 +220,7 @@ def _encode_body(packet: Packet) -> bytes:
             return _PAIR.pack(packet[0], 0)
         case Run():
             return _RUN.pack(*packet[:6]) + packet.strings
-        case End():
+        case End() | Tie():
             return b""
 
 
@@ -240,10 +246,10 @@ def decode(data: bytes) -> tuple[Packet, int]:
 def _decode_body(kind: Type, body: bytes) -> Packet:
     if kind is Type.EXITED:
         return _decode_exited(body)
-    if kind is Type.END:
+    if kind in (Type.END, Type.TIE):
         if body:
-            raise ValueError("END has a body")
-        return End()
+            raise ValueError(f"{kind.name} has a body")
+        return End() if kind is Type.END else Tie()
     if kind is Type.RUN:
         return _decode_run(body)
     first, second = _PAIR.unpack(body)

@@ -246,7 +246,10 @@ struct sigaction {
 
 struct signalfd_info {
 	unsigned int signo;
-	char rest[124];
+	int error;
+	int code;
+	unsigned int sender;
+	char rest[112];
 };
 
 struct timeval {

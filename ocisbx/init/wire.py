@@ -22,6 +22,7 @@ from ocisbx.init.protocol import (
     Run,
     Signal,
     Target,
+    Tie,
     decode,
     encode,
 )
@@ -150,6 +151,11 @@ def send_signal(sock: socket.socket, signo: int, target: Target = Target.PAYLOAD
     sock.send(encode(Signal(signo, target)), socket.MSG_NOSIGNAL)
 
 
+def send_tie(sock: socket.socket, pipe: int) -> None:
+    """Has the init take the end of file of this pipe as its driver's end. Raises OSError."""
+    _send(sock, Tie(), [pipe])
+
+
 def send_end(sock: socket.socket) -> None:
     """Lets the init exit, and with it the container. Raises OSError when it is gone already."""
     sock.send(encode(End()), socket.MSG_NOSIGNAL)
@@ -174,7 +180,7 @@ def receive(sock: socket.socket, flags: int = 0) -> Received | None:
     if got & socket.MSG_TRUNC:
         raise ProtocolError(f"report socket: packet longer than {_PACKET_ROOM} bytes")
     packet, command = decode(data)
-    if isinstance(packet, Go | Run | Signal | End):
+    if isinstance(packet, Go | Run | Signal | End | Tie):
         raise ProtocolError(f"report socket: the init sent {type(packet).__name__}")
     return Received(packet, command, pid)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Call
@@ -23,9 +24,9 @@ from ocisbx.values import check_command, show
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ocisbx.bundle.record import Record
     from ocisbx.capture import Input
     from ocisbx.config import SandboxConfig
+    from ocisbx.plan import Plan
     from ocisbx.result import RunResult
     from ocisbx.running import Running
 
@@ -63,10 +64,10 @@ class Session:
         for what, seconds in (("idle_s", idle_s), ("lifetime_s", lifetime_s)):
             if seconds is not None and not seconds > 0:
                 raise ConfigError(f"{what} of a session must be more than 0, not {seconds!r}")
-        self._worktree = None if worktree is None else Worktree(worktree)
-        if self._worktree is not None:
-            fields |= self._worktree.fields()
         self._sandbox = Sandbox(config, **fields)
+        self._worktree = None if worktree is None else Worktree.of(worktree)
+        if self._worktree is not None:
+            self._sandbox = Sandbox(self._worktree.within(self._sandbox.config))
         self._name = name
         self._keep = keep
         self._idle_s = idle_s
@@ -75,6 +76,7 @@ class Session:
         self._parent: Session | None = None
         self._container: Container | None = None
         self._orders: Orders | None = None
+        self._opening = threading.Lock()
 
     @classmethod
     def find(cls, given: str) -> Self:
@@ -84,7 +86,7 @@ class Session:
             ConfigError: there is none.
         """
         container = Container.find(given)
-        if not is_session(container.record) or container.state is not State.RUNNING:
+        if not container.record.is_session or container.state is not State.RUNNING:
             raise ConfigError(
                 f"{show(given)} is not a session that runs", remedy="ocisbx session ls lists them"
             )
@@ -93,6 +95,7 @@ class Session:
         orders = Orders.of(container.id)
         found = cls(Config.from_toml(orders.plan.sandbox_toml), name=container.name, keep=True)
         found._container = container
+        found._worktree = Worktree.noted(container.record.path)
         found._orders = orders
         return found
 
@@ -123,6 +126,11 @@ class Session:
         """The directory of its worktree on the host, where it has one."""
         return None if self._worktree is None else self._worktree.path
 
+    @property
+    def plan(self) -> Plan:
+        """What its commands run under, with what could not be enforced."""
+        return self._orders_of().plan
+
     def open(self) -> None:
         """Start it; the first command does so too.
 
@@ -130,13 +138,19 @@ class Session:
             InvalidState: the name is taken.
             OcisbxError: this host cannot run it; nothing is left.
         """
-        if self._container is not None:
-            return
+        with self._opening:
+            if self._container is None:
+                self._open()
+
+    def _open(self) -> None:
         with contextlib.ExitStack() as stack:
             if self._worktree is not None:
                 self._worktree.add()
                 stack.callback(self._worktree.remove)
             self._container = Container.find(self._launch())
+            stack.callback(self.end)
+            if self._worktree is not None:
+                self._worktree.note(self._container.record.path)
             self._orders = Orders.of(self._container.id)
             stack.pop_all()
 
@@ -189,7 +203,16 @@ class Session:
             InvalidState: the session has ended.
             OcisbxError: ocisbx or the runtime failed.
         """
-        call = _call(command, input, shell, on_stdout, on_stderr, env, workdir, user)
+        call = _call(
+            command,
+            input=input,
+            shell=shell,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            env=env,
+            workdir=workdir,
+            user=user,
+        )
         return self._orders_of().run(call, timeout_s=timeout_s, audit=self._audit)
 
     def start(  # noqa: PLR0913 -- as above
@@ -207,17 +230,55 @@ class Session:
     ) -> Running:
         """Start one command and return; the context's exit ends it, with all that it started.
         Arguments and errors as those of `run`."""
-        call = _call(command, input, shell, on_stdout, on_stderr, env, workdir, user)
-        return self.begin(call, timeout_s=timeout_s).started()
+        return self.begin(
+            command,
+            input=input,
+            shell=shell,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            env=env,
+            workdir=workdir,
+            timeout_s=timeout_s,
+            user=user,
+        ).started()
 
-    def begin(self, call: Call, *, timeout_s: float | None = None) -> Running:
-        """`start` of a call that is made up already, without waiting for its start."""
+    def begin(
+        self,
+        command: Sequence[str] | str,
+        *,
+        timeout_s: float | None = None,
+        **options: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> Running:
+        """`start` for asyncio: it does not wait for the start."""
         from ocisbx.running import Running  # noqa: PLC0415 -- threads, for those who start only
 
+        call = _call(command, **options)
         orders = self._orders_of()
+        orders.plan.commands.check(call.argv)
         return Running(
             lambda hold, _: orders.run(call, timeout_s=timeout_s, audit=self._audit, hold=hold)
         )
+
+    def put(self, source: str | os.PathLike[str], target: str) -> None:
+        """Copy a file or tree of the host's into it, as `cp -r`; links as they are.
+
+        Raises:
+            ConfigError: there is no such file.
+            OcisbxError: it cannot be read, or not be written there; there is no tar inside.
+        """
+        from ocisbx.background.copying import put  # noqa: PLC0415 -- 10 ms, for who copies only
+
+        put(self._orders_of(), os.fspath(source), target)
+
+    def get(self, source: str, target: str | os.PathLike[str]) -> None:
+        """Copy a file or tree out of it, as `cp -r`: nothing is overwritten, no link is followed.
+
+        Raises:
+            OcisbxError: as `put`; or what comes would leave the tree, or is no plain file.
+        """
+        from ocisbx.background.copying import get  # noqa: PLC0415 -- as above
+
+        get(self._orders_of(), source, os.fspath(target))
 
     def child(self, config: SandboxConfig | None = None, **options: Any) -> Session:  # noqa: ANN401 -- typed where they arrive
         """A session of this one's: it ends with it at the latest, and its limits lie within. The
@@ -246,7 +307,7 @@ class Session:
         """
         for container in self.children():
             if given in (container.id, container.name):
-                container.remove(force=True)
+                remove(container)
                 return
         raise PolicyDenied(
             f"{show(given)} is not a session of this one's",
@@ -267,14 +328,13 @@ class Session:
         Raises:
             OcisbxError: something cannot be ended or removed.
         """
+        orders, self._orders = self._orders, None
+        if orders is not None:
+            orders.close()
         container, self._container = self._container, None
         if container is None:
             return
-        for child in [one for one in read_records() if one.parent == container.id]:
-            Container(child).remove(force=True)
-        container.remove(force=True)
-        if self._worktree is not None:
-            self._worktree.remove()
+        remove(container)
 
     def _opened(self) -> Container:
         if self._container is None:
@@ -282,33 +342,44 @@ class Session:
         return self._container
 
     def _orders_of(self) -> Orders:
-        if self._orders is None:
-            if self._container is not None:
-                raise InvalidState("the session was closed", remedy="make another one")
+        if self._container is None:
             self.open()
-        assert self._orders is not None
-        return self._orders
+        orders = self._orders
+        if orders is None:
+            raise InvalidState("the session was closed", remedy="make another one")
+        return orders
 
 
-def is_session(record: Record) -> bool:
-    """Whether a container in the background takes many commands: it has none of its own."""
-    return not record.command
+def remove(container: Container) -> None:
+    """End a session with its children, and take away what is left, its worktree too.
+
+    Raises:
+        OcisbxError: something cannot be ended or removed.
+    """
+    for record in read_records():
+        if record.parent == container.id:
+            remove(Container(record))
+    worktree = Worktree.noted(container.record.path)
+    container.remove(force=True)
+    if worktree is not None:
+        worktree.remove()
 
 
 def sessions() -> list[Container]:
     """Those of this user, ended ones that were not removed too, the oldest first."""
-    return [Container(record) for record in read_records() if is_session(record)]
+    return [Container(record) for record in read_records() if record.is_session]
 
 
 def _call(
     command: Sequence[str] | str,
-    input: Input,
-    shell: bool,  # noqa: FBT001 -- by place from two callers here
-    on_stdout: OnData,
-    on_stderr: OnData,
-    env: Mapping[str, str] | None,
-    workdir: str | None,
-    user: tuple[int, int] | None,
+    *,
+    input: Input = None,
+    shell: bool = False,
+    on_stdout: OnData = None,
+    on_stderr: OnData = None,
+    env: Mapping[str, str] | None = None,
+    workdir: str | None = None,
+    user: tuple[int, int] | None = None,
 ) -> Call:
     return Call(
         argv=check_command(command, shell=shell),

@@ -25,6 +25,7 @@ from ocisbx.init.protocol import (
     Target,
 )
 from ocisbx.init.wire import Command
+from tests.box import eventually
 from tests.runtimes.init_container import NATIVE, RUNTIMES, TIMEOUT_S, Bundle, Container, Runtime
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def test_a_command_has_three_descriptors_and_usage_of_its_own(session: Container
 @every_native
 def test_a_leader_that_a_command_kills_leaves_no_report(session: Container) -> None:
     """Its command goes on without anybody who speaks for it, until the container ends."""
-    with Side(session, shell("kill -9 $PPID; sleep 69")) as side:
+    with Side(session, shell("sleep 0.3; kill -9 $PPID; sleep 69")) as side:
         side.expect(Started)
         assert wire.receive(side.sock) is None
     assert told(session, "echo lives") == b"lives\n"
@@ -246,7 +247,7 @@ def test_a_command_beside_the_containers_own(runtime: Runtime, tmp_path: Path) -
     with Container(Bundle(tmp_path, runtime, ["/bin/sh", "-c", "sleep 70"])) as container:
         container.go()
         container.expect(Started)
-        assert b"sleep\0" in told(container, "cat /proc/*/cmdline")
+        assert eventually(lambda: b"sleep\0" in told(container, "cat /proc/*/cmdline"))
         side = Side(container, shell("echo up; sleep 71"))
         with side:
             side.expect(Started)

@@ -29,6 +29,7 @@ from ocisbx.init.protocol import (
     Stage,
     Started,
     Target,
+    Tie,
     Type,
     Usage,
 )
@@ -65,6 +66,7 @@ PACKETS: st.SearchStrategy[protocol.Packet] = st.one_of(
     st.builds(Go, st.integers(0, 15).map(GoFlag)),
     st.builds(Signal, st.integers(1, 64), st.sampled_from(Target)),
     st.just(End()),
+    st.just(Tie()),
     st.builds(Ready, U32),
     st.builds(Started, st.integers(1, 2**22)),
     st.builds(Failed, st.sampled_from(Stage), U32),
@@ -119,6 +121,7 @@ def test_the_bytes_of_each_packet_are_as_the_manual_says() -> None:
     assert protocol.encode(Go(GoFlag.STDIN | GoFlag.COMBINE)) == header(1, 1, 8) + pair.pack(9, 0)
     assert protocol.encode(Signal(15, Target.ALL)) == header(2, 1, 8) + pair.pack(15, 2)
     assert protocol.encode(End()) == header(3, 0, 0)
+    assert protocol.encode(Tie()) == header(5, 0, 0)
     assert protocol.encode(Ready(0)) == header(16, 0, 8) + pair.pack(0, 0)
     assert protocol.encode(Started(2)) == header(17, 1, 8) + pair.pack(2, 0)
     assert protocol.encode(Failed(Stage.EXEC, 13)) == header(18, 1, 8) + pair.pack(4, 13)
