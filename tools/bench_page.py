@@ -74,6 +74,10 @@ GOALS: tuple[Goal, ...] = (
         )
     ),
     *(
+        Goal("warm Python, x spawn", "latency", "python", f"ocisbx warm, {name}", _of("ratio"), 0.2)
+        for name in ("crun", "runc", "runsc")
+    ),
+    *(
         Goal(
             "session command, x spawn",
             "latency",

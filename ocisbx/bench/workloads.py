@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 class Workload(NamedTuple):
     """`argv[0]` is looked up in the system's directories; `stdout_bytes` is how much it prints.
-    `code`: the same as Python source, for a warm interpreter."""
+    `code`: the same as source, for an interpreter (`argv[0]`) that has started before."""
 
     name: str
     argv: tuple[str, ...]
@@ -40,7 +40,13 @@ WORKLOADS: Mapping[str, Workload] = {
             stdout_bytes=2,
             code="print(1+1)",
         ),
-        Workload("node", ("node", "-e", "console.log(1+1)"), "Node.js, one line", stdout_bytes=2),
+        Workload(
+            "node",
+            ("node", "-e", "console.log(1+1)"),
+            "Node.js, one line",
+            stdout_bytes=2,
+            code="console.log(1+1)",
+        ),
         Workload(
             "output",
             ("head", "-c", str(MIB), "/dev/zero"),
