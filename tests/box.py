@@ -181,7 +181,7 @@ def nothing_leaks(box: Box) -> Iterator[None]:
     before, threads = descriptors(), threading.active_count()
     yield
     gc.collect()
-    assert descriptors() == before
+    assert descriptors() == before, (descriptors(), before)
     assert threading.active_count() == threads
     assert psutil.Process().children() == []
     assert box.left() == []

@@ -48,8 +48,7 @@ class SideExecution(Driven):
         """
         theirs = self._init.connect()
         stdio = self.stdio
-        if self._cgroup:
-            self._before = read_counters(self._cgroup)
+        self._count()
         try:
             self._order(orders, theirs.fileno())
         finally:
@@ -58,6 +57,11 @@ class SideExecution(Driven):
         self._init.started()
         self._begin()
         self._tell(Step.CREATED)
+
+    def _count(self) -> None:
+        """What was used so far is not this command's."""
+        if self._cgroup:
+            self._before = read_counters(self._cgroup)
 
     def _order(self, orders: socket.socket, channel: int) -> None:
         """Where many ask at once the queue is full at times: it is one for all, whoever asks."""

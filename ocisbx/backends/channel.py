@@ -51,6 +51,11 @@ class InitChannel:
         ours.settimeout(0)
         return theirs
 
+    def adopt(self, ours: socket.socket) -> None:
+        """Go on with one that somebody else has opened; the init has said there that it waits."""
+        self._socket = ours
+        ours.settimeout(0)
+
     def receive(self) -> wire.Received | None:
         """The next report; None: the other end was closed.
 

@@ -17,6 +17,8 @@ from ocisbx.runtime.log import error_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    Spent = tuple[int, int]
+
     from ocisbx.backends.base import Call
     from ocisbx.backends.stdio import PayloadStdio
     from ocisbx.bundle.directory import BundleDirectory
@@ -61,6 +63,8 @@ class OciExecution(Driven):
         self._patience = Patience(call.start_timeout_s)
         # It has no command of its own (yet).
         self._waits = not call.argv
+        # What a payload used that ran before its call: user and system time in microseconds.
+        self._spent: Spent | None = None
         self._is_there = False
         # What its cgroup counted to the end.
         self._used: Used | None = None
@@ -102,6 +106,23 @@ class OciExecution(Driven):
         self._go()
         return self._ready
 
+    def warm_up(self, plan: Plan, call: Call, stdio: PayloadStdio) -> None:
+        """Let the waiting container run this, which then waits for its part of a call
+        (`hand_over`); until then no time is counted."""
+        self._plan, self._call, self.stdio = plan, call, stdio
+        self._ready = self._init.go(stdio, combine=plan.combine, command=self._command())
+        stdio.release()
+
+    def hand_over(self, plan: Plan, call: Call, stdio: PayloadStdio, spent: Spent) -> None:
+        """What runs in the container gets its call by `stdio`; from here on it is driven, and
+        counted, as the call's. `spent`: what it has used until now."""
+        self._plan, self._call, self.stdio, self._spent = plan, call, stdio, spent
+        if self.box is not None:
+            self.box.mark()
+        self._begin()
+        if self._ending.reason is not None:
+            self._hang_up()
+
     @property
     def is_waiting(self) -> bool:
         """Whether it could be given a command: nothing has ended, and nothing was heard."""
@@ -112,6 +133,25 @@ class OciExecution(Driven):
         poller.register(self._init.fileno(), select.POLLIN)
         poller.register(self._child.pidfd, select.POLLIN)
         return not poller.poll(0)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether what it was given runs."""
+        return self._started
+
+    @property
+    def speakers(self) -> list[int]:
+        """What is readable as soon as the container has something to say."""
+        return [one.descriptor for one in self._watched()]
+
+    def attend(self) -> None:
+        """Deal with what it says now, without waiting."""
+        self._turn(time.monotonic())
+
+    @property
+    def init_socket(self) -> int:
+        """Where the container takes orders, to be given away with it."""
+        return self._init.fileno()
 
     def share_init(self) -> int:
         """Where the container takes orders, for others. Raises OSError: it has ended."""
@@ -141,7 +181,15 @@ class OciExecution(Driven):
         if used is None and self.box is not None and self.clock.payload_started:
             used = self.box.used()
         inside = self._entered is not None
-        return measured(self._exited, runtime, used, self.clock.payload_s(), runtime_inside=inside)
+        exited = self._exited
+        if exited is not None and self._spent is not None:
+            total, wall_s = exited.total, self.clock.payload_s() or 0.0
+            total = total._replace(
+                user_usec=max(0, total.user_usec - self._spent[0]),
+                system_usec=max(0, total.system_usec - self._spent[1]),
+            )
+            exited = exited._replace(total=total, wall_ns=int(wall_s * 1e9))
+        return measured(exited, runtime, used, self.clock.payload_s(), runtime_inside=inside)
 
     def let_go(self) -> None:
         """Let a container that waits end, without waiting for that."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.capture import FileSink, ForwardSink, InputFeeder, OutputStream
 from ocisbx.result import Captured
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from ocisbx.backends.base import Call
     from ocisbx.capture import Sink
     from ocisbx.plan import Plan
+
+
+class Taken(NamedTuple):
+    """Our ends of the pipes of a payload that runs already, by name, and what it is sent before its
+    input."""
+
+    ends: dict[str, int]
+    letter: bytes
 
 
 _all: weakref.WeakSet[PayloadStdio] = weakref.WeakSet()
@@ -35,9 +43,10 @@ class PayloadStdio:
         on_limit: Callable[[], None],
         *,
         prefix: str = "",
+        taken: Taken | None = None,
     ) -> None:
         """Make pipes, sinks and the input; captures lie in `directory`, their names after
-        `prefix`. A call without a command has none of them.
+        `prefix`. A call without a command has none of them. `taken`: a payload that runs already.
 
         Raises:
             OcisbxError: a capture file cannot be made, a descriptor of the caller's is not open.
@@ -51,6 +60,7 @@ class PayloadStdio:
         self._owner = plan.owner
         self._cap_bytes = plan.max_output_bytes
         self._on_limit = on_limit if plan.on_output_limit == "kill" else None
+        self._taken = taken
         _all.add(self)
         if not call.argv:
             return
@@ -64,8 +74,8 @@ class PayloadStdio:
                     _sink(call, call.stderr, directory, f"{prefix}stderr"),
                     call.on_stderr,
                 )
-            if call.stdin is not None:
-                self.stdin = self._input(call.stdin)
+            if call.stdin is not None or taken is not None:
+                self.stdin = self._input(b"" if call.stdin is None else call.stdin)
         except BaseException:
             self.close()
             raise
@@ -100,18 +110,26 @@ class PayloadStdio:
             self.feeder.close()
         for stream in self.streams:
             stream.close()
+        while self._taken is not None and self._taken.ends:
+            os.close(self._taken.ends.popitem()[1])
 
-    def _output(self, name: str, sink: Sink, on_data: Callable[[bytes], None] | None) -> int:
-        ours, theirs = os.pipe()
+    def _output(self, name: str, sink: Sink, on_data: Callable[[bytes], None] | None) -> int | None:
+        """The payload's end; None: it has it already."""
+        ours, theirs = os.pipe() if self._taken is None else (self._taken.ends.pop(name), None)
         self.streams.append(
             OutputStream(
                 name, ours, self._cap_bytes, sink, on_data=on_data, on_limit=self._on_limit
             )
         )
-        self._give(theirs)
+        if theirs is not None:
+            self._give(theirs)
         return theirs
 
-    def _input(self, source: bytes | int) -> int:
+    def _input(self, source: bytes | int) -> int | None:
+        """As `_output`."""
+        if self._taken is not None:
+            self.feeder = InputFeeder(self._taken.ends.pop("stdin"), source, self._taken.letter)
+            return None
         theirs, ours = os.pipe()
         self._give(theirs)
         try:

@@ -55,8 +55,9 @@ class InputFeeder:
     payload has closed its end: that is its right and no error.
     """
 
-    def __init__(self, fd: int, source: bytes | int) -> None:
-        """Takes ownership of `fd`; a descriptor as `source` is borrowed and stays open.
+    def __init__(self, fd: int, source: bytes | int, head: bytes = b"") -> None:
+        """Takes ownership of `fd`; a descriptor as `source` is borrowed and stays open. `head` is
+        what comes before it.
 
         Bytes that fit in the pipe are written at once, before the payload starts. Raises
         ConfigError, with `fd` closed, when `source` is not open for reading or is a directory.
@@ -70,9 +71,10 @@ class InputFeeder:
         os.set_blocking(fd, False)
         if isinstance(source, int):
             self._open_source(source)
+            self._rest = memoryview(head)
         else:
-            self._rest = memoryview(source)
-            if len(source) > NEW_PIPE_BYTES:
+            self._rest = memoryview(head + source if head else source)
+            if len(self._rest) > NEW_PIPE_BYTES:
                 self._grow()
             self._write()
 

@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "kill": ("containers", "signal containers in the background"),
     "rm": ("containers", "remove containers in the background that have ended"),
     "session": ("session", "start, use, list and end containers that take many commands"),
+    "pool": ("pool", "keep containers ready for `run --pool`"),
     "bundle": ("bundle", "make, check, run, rerun and compare bundles"),
     "inspect": ("inspect", "show a container's or a bundle's config.json, owner and runtime"),
     "ps": ("ps", "list containers"),
@@ -45,7 +46,7 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 # Verbs of the interface that this version does not have yet.
 LATER = (
-    "pool", "expect",
+    "expect",
 )  # fmt: skip
 
 USAGE = "usage: ocisbx VERB [OPTIONS] [ARG...]"

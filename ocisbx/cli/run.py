@@ -62,6 +62,10 @@ def run_main(arguments: list[str]) -> int:
 
         return detach(options, parsed.words, started, start=True)
     refuse_later(options)
+    if "pool" in options:
+        from ocisbx.cli.pooled import run_pooled  # noqa: PLC0415 -- for containers of a pool only
+
+        return run_pooled(options, parsed.words, started)
     argv = check_command(parsed.words)
     extra = extra_environment(options)
     if "dry-run" in options:

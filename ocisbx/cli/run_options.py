@@ -113,7 +113,6 @@ RELATIVE: dict[str, tuple[str, ...]] = {"rootfs": ("host",), "seccomp": ("defaul
 
 # Option: what it would need. Said plainly, and nothing is started.
 LATER: dict[str, str] = {
-    "pool": "warm pools",
     "transcript": "terminals and their transcripts",
 }
 
@@ -147,12 +146,12 @@ directory only.
   -u, --user UID[:GID]        who it is inside; default 0, which is you outside
   --allow-degraded NAME|all   go on where this host cannot enforce it
   --keep-bundle DIR           keep what was run; --backend auto|oci
-  -d, --detach                in the background, prints the id; or
-                              --die-with-parent: ends with who called ocisbx
+  -d, --die-with-parent       in the background, prints the id; ends with you
   --name NAME, --posture      for ps and inspect; say what is withheld
   --dry-run, --host FILE      print config.json, run nothing
   --json, --no-audit          print one RunResult object; not in the log
-  not in this version         -t, --image, --pool, --transcript
+  --pool PATH                 in a container of `ocisbx pool serve`; not in this
+                              version: -t, --image, --transcript
 
 examples:
   ocisbx run -- make test

@@ -58,6 +58,10 @@ class AsyncPool:
         when it has ended."""
         return await outcome(self._pool.begin(command, **options))
 
+    async def run_code(self, code: str, arguments: Sequence[str] = (), **options: Any) -> RunResult:  # noqa: ANN401 -- as above
+        """As `Pool.run_code`; cancellation as that of `run`."""
+        return await outcome(self._pool.begin_code(code, arguments, **options))
+
     def start(self, command: Sequence[str] | str, **options: Any) -> AsyncRunning:  # noqa: ANN401 -- typed where they arrive
         """As `Pool.start`: `async with pool.start(...) as running`, or `await` it."""
         return AsyncRunning(partial(self._pool.begin, command, **options))

@@ -5,24 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
-from ocisbx.backends.base import Call
+from ocisbx.backends.base import START_TIMEOUT_S, Call
 from ocisbx.backends.oci import set_up
-from ocisbx.backends.stdio import PayloadStdio
+from ocisbx.backends.stdio import PayloadStdio, Taken
 from ocisbx.cgroup.box import is_frozen
 from ocisbx.errors import OcisbxError, RuntimeFailed
 from ocisbx.outcome import Reason
-from ocisbx.probe.processes import is_stopped
+from ocisbx.pool.warm import Ends, Greeting, Spent
+from ocisbx.probe.processes import children, is_stopped
+from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ocisbx.backends.execution import OciExecution
     from ocisbx.plan import Plan
+    from ocisbx.pool.warm import Warm
 
 LOOK_BYTES = 256
 
+_all: weakref.WeakSet[Member] = weakref.WeakSet()
 # What was forked holds descriptors of its parent's members: they are kept, and nothing is done.
 _forked: list[object] = []
 
@@ -37,14 +42,19 @@ class Look(NamedTuple):
 class Member:
     """A container that has run nothing. Whoever has it gives it a command once, or retires it."""
 
-    def __init__(self, plan: Plan, start_timeout_s: float | None = None) -> None:
-        """Start one and wait until it is ready.
+    def __init__(
+        self, plan: Plan, start_timeout_s: float | None = None, warm: Warm | None = None
+    ) -> None:
+        """Start one, with what it runs ahead, and wait until it is ready.
 
         Raises:
             OcisbxError: it cannot be started.
         """
         self.plan = plan
         self._process = os.getpid()
+        self._ends: Ends | None = None
+        self._spent = Spent()
+        _all.add(self)
         with contextlib.ExitStack() as stack:
             call = Call(argv=(), environment=os.environ, start_timeout_s=start_timeout_s)
             self.execution: OciExecution = set_up(stack, plan, call)
@@ -55,6 +65,9 @@ class Member:
                     why=failure.why,
                     remedy=f"`ocisbx doctor` checks this host; the runtime was {plan.runtime.path}",
                 )
+            if warm is not None:
+                stack.callback(self._close_ends)
+                self._warm_up(warm, START_TIMEOUT_S if start_timeout_s is None else start_timeout_s)
             self._looks = self._open_looks(stack)
             self._stack = stack.pop_all()
         self.born_s = time.monotonic()
@@ -63,13 +76,48 @@ class Member:
     def age_s(self) -> float:
         return time.monotonic() - self.born_s
 
+    def _close_ends(self) -> None:
+        if self._ends is not None:
+            self._ends.close()
+            self._ends = None
+
+    def _warm_up(self, warm: Warm, patience_s: float) -> None:
+        execution, plan = self.execution, self.plan
+        call = Call(argv=warm.argv, environment=os.environ)
+        stdio = PayloadStdio(plan, call._replace(argv=()), execution.bundle_path, lambda: None)
+        stdio.stdin, stdin = os.pipe()
+        stdout, stdio.stdout = os.pipe()
+        stderr = None
+        if not plan.combine:
+            stderr, stdio.stderr = os.pipe()
+        self._ends = Ends(stdin, stdout, stderr)
+        until = time.monotonic() + patience_s
+        execution.warm_up(plan, call, stdio)
+        greeting = Greeting(stdout)
+        while execution.verdict is None:
+            greeting.listen(execution.speakers, until)
+            execution.attend()
+            if greeting.spent is not None and execution.is_started:
+                self._spent = greeting.spent
+                return
+        why = b""
+        if stderr is not None:
+            os.set_blocking(stderr, False)
+            with contextlib.suppress(BlockingIOError):
+                why = os.read(stderr, 4096)
+        raise RuntimeFailed(
+            f"{show(warm.argv[0])} did not get ready in its container",
+            why=(why.decode(errors="replace").strip().splitlines() or [_ended(execution)])[-1],
+            remedy="the container must have it, and what it imports",
+        )
+
     def _open_looks(self, stack: contextlib.ExitStack) -> list[Look]:
         """Where to see whether somebody has stopped or frozen it."""
         execution = self.execution
         looks: list[Look] = []
         paths: list[tuple[str, Callable[[bytes], bool]]] = [
             (f"/proc/{pid}/stat", is_stopped)
-            for pid in {execution.runtime_pid, execution.init_pid} - {0}
+            for pid in {execution.runtime_pid, execution.init_pid, *self._warm_pids()} - {0}
         ]
         if execution.box is not None:
             paths.append((f"{execution.box.path}/cgroup.events", is_frozen))
@@ -81,6 +129,13 @@ class Member:
                 looks.append(Look(descriptor, tells))
         return looks
 
+    def _warm_pids(self) -> list[int]:
+        """What runs in it ahead; nothing where its kernel is its own."""
+        pid = self.execution.init_pid
+        if self._ends is None or not pid:
+            return []
+        return children(pid)
+
     def is_sound(self) -> bool:
         """Whether it lives, waits, and would run: nobody has killed, stopped or frozen it."""
         if not self.execution.is_waiting:
@@ -90,8 +145,9 @@ class Member:
         except ProcessLookupError:
             return False
 
-    def give(self, plan: Plan, call: Call) -> bool:
-        """Let it run this; False: it has ended meanwhile, and has run nothing.
+    def give(self, plan: Plan, call: Call, letter: bytes = b"") -> bool:
+        """Let it run this; False: it has ended meanwhile, and has run nothing. `letter`: what it
+        is told that runs ahead.
 
         Raises:
             OcisbxError: a limit is not taken, a capture cannot be made; nothing has run.
@@ -100,11 +156,25 @@ class Member:
         execution.clock.started = time.monotonic()
         if plan.cgroup is not None and execution.box is not None and plan is not self.plan:
             execution.box.limit(plan.cgroup.files)
+        taken = None
+        if self._ends is not None:
+            if not execution.is_waiting:
+                return False
+            taken = Taken({k: v for k, v in self._ends._asdict().items() if v is not None}, letter)
+            # They are the streams' to close.
+            self._ends = None
         stdio = PayloadStdio(
-            plan, call, execution.bundle_path, lambda: execution.end_now(Reason.OUTPUT)
+            plan,
+            call,
+            execution.bundle_path,
+            lambda: execution.end_now(Reason.OUTPUT),
+            taken=taken,
         )
         execution.clock.bundle_made = time.monotonic()
-        return execution.give(plan, call, stdio)
+        if taken is None:
+            return execution.give(plan, call, stdio)
+        execution.hand_over(plan, call, stdio, self._spent)
+        return True
 
     def retire(self) -> None:
         """End it, whatever it does, and take away all that it leaves. Raises OcisbxError."""
@@ -115,6 +185,14 @@ class Member:
         """After a fork, in the child: it is the parent's."""
         _forked.append(self)
 
+    def after_fork(self) -> None:
+        """In the child: no end for writing, or the parent could not end a call's input."""
+        self._close_ends()
+
+
+def _ended(execution: OciExecution) -> str:
+    return "" if execution.verdict is None else f"it ended: {execution.verdict}"
+
 
 def retire_all(members: list[Member]) -> None:
     """End all of them at once; what cannot be removed is `gc`'s."""
@@ -123,3 +201,11 @@ def retire_all(members: list[Member]) -> None:
     for member in members:
         with contextlib.suppress(OcisbxError):
             member.retire()
+
+
+def _after_fork() -> None:
+    for member in list(_all):
+        member.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import time
 import weakref
@@ -16,13 +17,14 @@ from ocisbx.outcome import Failure
 from ocisbx.pool.demand import Bounds
 from ocisbx.pool.member import Member
 from ocisbx.pool.store import Store
+from ocisbx.pool.warm import letter, warm_command
 from ocisbx.quantities import parse_seconds
 from ocisbx.quirks import find_quirks
 from ocisbx.sandbox import Sandbox
 from ocisbx.values import check_command, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ocisbx.backends.execution import OciExecution
     from ocisbx.capture import Input
@@ -66,11 +68,15 @@ class Pool:
         idle_s: float = IDLE_S,
         audit: bool = True,
         start_timeout_s: float | None = None,
+        warm: str | Sequence[str] | None = None,
+        warm_imports: Sequence[str] = (),
         **fields: Any,  # noqa: ANN401 -- typed where they arrive
     ) -> None:
         """`size`: how many wait; as (least, most) as many between them as the calls of the last
         seconds need. After `idle_s` without a call one (or `least`) is kept. No member gets older
-        than `max_age_s`. The others are Sandbox's.
+        than `max_age_s`. `warm`: an interpreter (python3, node) that is started ahead and has
+        imported `warm_imports`, or a command that speaks the handshake of ocisbx-pool(1), for
+        `run_code`. The others are Sandbox's.
 
         Raises:
             ConfigError: a field is unknown or wrong, or the size is not between 1 and 1024.
@@ -80,6 +86,7 @@ class Pool:
         self._sandbox = Sandbox(config, start_timeout_s=start_timeout_s, **fields)
         self._start_timeout_s = start_timeout_s
         self._audit = audit
+        self._warm = None if warm is None else warm_command(warm, warm_imports)
         self._store = Store(self._make, bounds, **times)
         self._limited: dict[str, Sandbox] = {}
         _pools.add(self)
@@ -143,6 +150,33 @@ class Pool:
         )
         return self.run_call(call, timeout_s=timeout_s, limits=limits)
 
+    def run_code(
+        self,
+        code: str,
+        arguments: Sequence[str] = (),
+        *,
+        timeout_s: float | None = None,
+        limits: Mapping[str, Any] | None = None,
+        **options: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> RunResult:
+        """Run code, once, in an interpreter that has started before, in a container of its own.
+
+        Options and errors are those of `run`, but `shell`. What it used counts from the hand-over.
+        """
+        call = self._code_call(code, arguments, **options)
+        return self.run_call(call, timeout_s=timeout_s, limits=limits, code=code)
+
+    def _code_call(self, code: str, arguments: Sequence[str], **options: Any) -> Call:  # noqa: ANN401 -- as above
+        if self._warm is None:
+            what = "this pool keeps no interpreter ready"
+            raise ConfigError(what, remedy="Pool(warm='python3'), or run([...])")
+        if not isinstance(code, str):
+            raise ConfigError(f"code is a text, not {type(code).__name__}")
+        call = _call([*self._warm.shown, *arguments], **options)
+        # No argument of any process: it may be as long as it likes.
+        shown = len(self._warm.shown)
+        return call._replace(argv=(*call.argv[:shown], code, *call.argv[shown:]))
+
     def start(self, command: Sequence[str] | str, **options: Any) -> Running:  # noqa: ANN401 -- typed where they arrive
         """Start one command and return; options and errors are those of `run`. The context's exit
         ends it."""
@@ -166,6 +200,25 @@ class Pool:
             )
         )
 
+    def begin_code(
+        self,
+        code: str,
+        arguments: Sequence[str] = (),
+        *,
+        timeout_s: float | None = None,
+        limits: Mapping[str, Any] | None = None,
+        **options: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> Running:
+        """`begin`, of `run_code`."""
+        from ocisbx.running import Running  # noqa: PLC0415 -- as above
+
+        call = self._code_call(code, arguments, **options)
+        return Running(
+            lambda hold, pause: self.run_call(
+                call, timeout_s=timeout_s, limits=limits, hold=hold, pause=pause, code=code
+            )
+        )
+
     def run_call(
         self,
         call: Call,
@@ -174,8 +227,13 @@ class Pool:
         limits: Mapping[str, Any] | None = None,
         hold: Callable[[OciExecution], None] | None = None,
         pause: Callable[[float], None] = time.sleep,
+        code: str | None = None,
     ) -> RunResult:
-        """`run`, of a call that is made up already; `hold` is shown the execution as it starts."""
+        """`run`, of a call that is made up already; `hold` is shown the execution as it starts.
+        `code`: it is `run_code`."""
+        if (self._warm is None) is not (code is None):
+            what = "the containers of this pool have an interpreter that waits for code"
+            raise ConfigError(what, remedy="give it with run_code, or run commands in another pool")
         limited = None if limits is None else self._with_limits(limits)
         limit_s = None if timeout_s is None else parse_seconds(timeout_s)
         for _ in range(ATTEMPTS):
@@ -186,7 +244,7 @@ class Pool:
                     plan = plan._replace(timeout_s=limit_s)
                 plan.commands.check(call.argv)
                 with turn(plan, Waiting(pause)):
-                    told = _run_in(member, plan, call, hold)
+                    told = _run_in(member, plan, call, hold, self._letter(plan, call, code))
                 if told is not None:
                     return conclude(*told, resolve_s=0.0, audit=self._audit)
             finally:
@@ -196,6 +254,20 @@ class Pool:
             why="something on this host ends them",
             remedy="`ocisbx doctor` checks this host",
         )
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[Member]:
+        """A container that has run nothing, for whoever drives it; ended with the context.
+
+        Raises:
+            InvalidState: the pool was closed.
+            OcisbxError: there is none, and none can be started.
+        """
+        member = self._store.take()
+        try:
+            yield member
+        finally:
+            self._store.put_back(member)
 
     def after_fork(self) -> None:
         """In the child of a fork: none of the members is its own."""
@@ -209,7 +281,14 @@ class Pool:
                 why="it cannot hand a socket to a container's process 1",
                 remedy="use a newer one, or another runtime",
             )
-        return Member(plan, self._start_timeout_s)
+        return Member(plan, self._start_timeout_s, self._warm)
+
+    def _letter(self, plan: Plan, call: Call, code: str | None) -> bytes:
+        if code is None or self._warm is None:
+            return b""
+        environment = plan.payload_environment(call.environment, call.extra_environment)
+        arguments = call.argv[len(self._warm.shown) + 1 :]
+        return letter(code, arguments, environment, call.workdir or "")
 
     def _with_limits(self, limits: Mapping[str, Any]) -> Plan:
         """A plan that holds these limits, for a member that was started without them."""
@@ -272,12 +351,16 @@ def check_size(size: int | tuple[int, int]) -> Bounds:
 
 
 def _run_in(
-    member: Member, plan: Plan, call: Call, hold: Callable[[OciExecution], None] | None
+    member: Member,
+    plan: Plan,
+    call: Call,
+    hold: Callable[[OciExecution], None] | None,
+    letter: bytes,
 ) -> tuple[Told, str] | None:
     """What came of it; None: the member has ended meanwhile, and has run nothing."""
     execution = member.execution
     started_at = utc_text()
-    if not member.give(plan, call):
+    if not member.give(plan, call, letter):
         return None
     if hold is not None:
         hold(execution)

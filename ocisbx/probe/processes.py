@@ -50,6 +50,15 @@ def command_line(pid: int) -> list[bytes]:
         return []
 
 
+def children(pid: int) -> list[int]:
+    """The children of the first thread of `pid` (proc_pid_task_tid_children(5))."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return list(map(int, file.read().split()))
+    except OSError:
+        return []
+
+
 def processes() -> list[int]:
     """The pids that /proc shows."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]

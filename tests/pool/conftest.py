@@ -42,7 +42,7 @@ def make(box: Box) -> Iterator[Make]:
     with contextlib.ExitStack() as stack:
 
         def made(size: int | tuple[int, int] = 2, **options: Any) -> ocisbx.Pool:
-            names = ("max_age_s", "idle_s", "audit", "start_timeout_s")
+            names = ("max_age_s", "idle_s", "audit", "start_timeout_s", "warm", "warm_imports")
             own = {name: options.pop(name) for name in names if name in options}
             pool = ocisbx.Pool(box.sandbox(**options).config, size, **own)
             stack.callback(pool.close)

@@ -138,8 +138,11 @@ def stdout_is_a_file(scene: Scene) -> Iterator[None]:
 
     def to_file(self: PayloadStdio, name: str, sink: Any, on_data: Any) -> int:
         pipe = output(self, name, sink, on_data)
+        assert pipe is not None
         if name == "stdout":
             os.close(pipe)
+            # Made by the first byte, which never comes.
+            sink._fd = sink._make()
             pipe = os.open(sink.path, os.O_RDWR)
             # Nothing comes out of a file: the probe must not wait for an answer.
             scene.finish()

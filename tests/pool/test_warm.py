@@ -1,0 +1,207 @@
+"""Interpreters that have started before the call, on every runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ocisbx
+from ocisbx.errors import ConfigError, RuntimeFailed
+from ocisbx.result import Termination as T
+from tests.box import eventually
+from tests.cgroups import state
+
+if TYPE_CHECKING:
+    from tests.box import Box
+    from tests.pool.conftest import Make
+
+pytestmark = pytest.mark.runtime
+
+
+@pytest.fixture
+def warm(make: Make) -> ocisbx.Pool:
+    return make(2, warm="python3", warm_imports=["json", "re"])
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["print(1+1)", "import sys; sys.exit(7)", "import sys; sys.exit('a word')", "1/0",
+     "def f(): raise ValueError('x')\nf()", "syntax error", "import sys; print(sys.argv)",
+     "import sys; print(sys.stdin.read())", "print(input())", "raise KeyboardInterrupt",
+     "import os; os.kill(os.getpid(), 9)", "import os; os._exit(3)", "print(__name__, __file__)",
+     "import sys; print('out', end=''); print('err', file=sys.stderr)", "raise SystemExit",
+     "import atexit; atexit.register(print, 'the end')", "import os; print(os.getcwd())",
+     "import os; print(sorted(os.environ.items()))", "print(sorted(globals()))",
+     "import threading; threading.Timer(.05, print, ['later']).start()"],
+)  # fmt: skip
+def test_it_is_as_a_cold_call(box: Box, warm: ocisbx.Pool, code: str) -> None:
+    cold = box.run(["python3", "-c", code, "one", "two"], input=b"input\n")
+    result = warm.run_code(code, ["one", "two"], input=b"input\n")
+    assert result.stdout == cold.stdout
+    assert result.stderr == cold.stderr
+    for name in ("termination", "exit_code", "signal", "command", "enforcement"):
+        assert getattr(result, name) == getattr(cold, name), name
+
+
+def test_each_call_has_an_interpreter_of_its_own(warm: ocisbx.Pool) -> None:
+    for _ in range(4):
+        result = warm.run_code("import json, sys; print(hasattr(json, 'mark')); json.mark = 1")
+        assert result.stdout == b"False\n"
+
+
+def test_the_modules_are_there(make: Make) -> None:
+    code = "import sys; print('decimal' in sys.modules, 'sqlite3' in sys.modules)"
+    pool = make(1, warm="python3", warm_imports=["decimal"])
+    assert pool.run_code(code).stdout == b"True False\n"
+
+
+def test_environment_directory_and_timeout(box: Box, warm: ocisbx.Pool) -> None:
+    (box.workspace / "sub").mkdir()
+    code = "import os; print(os.environ['ONE'], os.getcwd())"
+    result = warm.run_code(code, env={"ONE": "eins"}, workdir=f"{box.workspace}/sub")
+    assert result.stdout.decode() == f"eins {box.workspace}/sub\n"
+    late = warm.run_code("import time; time.sleep(600)", timeout_s=0.3)
+    assert late.termination is T.TIMED_OUT
+
+
+def test_large_code_and_input(warm: ocisbx.Pool) -> None:
+    data = os.urandom(1 << 20)
+    code = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())" + "\n# x" * 200_000
+    assert warm.run_code(code, input=data).stdout == data
+
+
+def test_input_of_a_descriptor(warm: ocisbx.Pool) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"piped")
+    os.close(writer)
+    assert warm.run_code("print(input())", input=reader).stdout == b"piped\n"
+    os.close(reader)
+
+
+def test_what_it_used_counts_from_the_hand_over(warm: ocisbx.Pool) -> None:
+    warm.open()
+    time.sleep(1.0)
+    result = warm.run_code("sum(range(3_000_000))")
+    usage = result.usage
+    assert usage.wall_s is not None
+    assert usage.wall_s < 1.0
+    assert usage.cpu_user_s is not None
+    assert 0 < usage.cpu_user_s < 1.0
+
+
+def test_many_threads(warm: ocisbx.Pool) -> None:
+    seen: list[bytes] = []
+
+    def work(name: int) -> None:
+        seen.append(warm.run_code(f"print({name} ** 2)").stdout)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(int, seen)) == [0, 1, 4, 9, 16, 25]
+
+
+def test_asyncio(box: Box) -> None:
+    async def main() -> bytes:
+        async with ocisbx.AsyncPool(box.sandbox().config, 1, warm="python3") as pool:
+            return (await pool.run_code("print('awaited')")).stdout
+
+    assert asyncio.run(main()) == b"awaited\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_an_interpreter_that_was_killed_or_stopped(
+    make: Make, number: signal.Signals, box: Box
+) -> None:
+    if box.runtime.name == "runsc":
+        pytest.skip("the host sees no process of it")
+    pool = make(2, warm="python3")
+    pool.open()
+    assert eventually(lambda: pool.counts.waiting == 2)
+    first = pool._store._waiting[0]
+    (pid,) = first._warm_pids()
+    os.kill(pid, number)
+    assert eventually(lambda: state(pid) in ("", "T", "Z"))
+    result = pool.run_code("print('fine')")
+    assert result.stdout == b"fine\n"
+    assert result.id != first.execution.id
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_forked_child_does_not_keep_an_input_open(warm: ocisbx.Pool) -> None:
+    warm.open()
+    assert eventually(lambda: warm.counts.waiting == 2)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    os.close(reader)
+    code = "import sys; print(len(sys.stdin.read()))"
+    assert warm.run_code(code, input=b"input", timeout_s=20).stdout == b"5\n"
+    os.close(writer)
+    os.waitpid(pid, 0)
+
+
+def test_one_stream_for_both(make: Make) -> None:
+    pool = make(1, warm="python3", capture={"combine": True})
+    result = pool.run_code("import sys; print('out', flush=True); print('err', file=sys.stderr)")
+    assert (result.stdout, result.stderr) == (b"out\nerr\n", b"")
+
+
+def test_node(make: Make) -> None:
+    pool = make(1, warm="node", warm_imports=["path"])
+    assert pool.run_code("console.log(1 + 1, require('path').sep)").stdout == b"2 /\n"
+    assert pool.run_code("process.exit(6)").exit_code == 6
+    assert pool.run_code("console.log(process.argv.slice(1))", ["a"]).stdout == b"[ 'a' ]\n"
+    echo = "process.stdin.pipe(process.stdout)"
+    assert pool.run_code(echo, input=b"input").stdout == b"input"
+    failed = pool.run_code("throw new Error('oh')")
+    assert failed.exit_code == 1
+    assert b"Error: oh" in failed.stderr
+
+
+SHELL = 'echo ocisbx-ready; read size; letter=$(head -c "$size"); echo "${#letter} $size"; cat'
+
+
+def test_a_command_of_ones_own(make: Make) -> None:
+    pool = make(1, warm=["sh", "-c", SHELL])
+    first, rest = pool.run_code("anything", input=b"the input").stdout.split(b"\n", 1)
+    read, size = first.split()
+    assert read == size
+    assert rest == b"the input"
+
+
+@pytest.mark.parametrize(
+    ("warm", "imports", "error"),
+    [("no-such-python", [], ConfigError), ("python3-none", [], RuntimeFailed),
+     ("python3", ["no_such_module"], RuntimeFailed), ("python3", ["a; b"], ConfigError),
+     ("python3", "json", ConfigError), (["true"], [], RuntimeFailed), ([], [], ConfigError),
+     (["sh", "-c", "echo something else; exit 3"], [], RuntimeFailed),
+     (["sleep", "600"], [], RuntimeFailed), (["true"], ["x"], ConfigError)],
+)  # fmt: skip
+def test_what_cannot_be_warm(
+    box: Box, make: Make, warm: Any, imports: Any, error: type[Exception]
+) -> None:
+    patience_s = 3.0 if warm == ["sleep", "600"] else None
+    with pytest.raises(error):
+        make(2, warm=warm, warm_imports=imports, start_timeout_s=patience_s).open()
+
+
+def test_code_and_commands_are_different_pools(make: Make, warm: ocisbx.Pool) -> None:
+    with pytest.raises(ConfigError, match="waits for code"):
+        warm.run(["true"])
+    with pytest.raises(ConfigError, match="no interpreter"):
+        make().run_code("1")
+    code: Any = b"1"
+    with pytest.raises(ConfigError, match="text"):
+        warm.run_code(code)
