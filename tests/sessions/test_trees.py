@@ -256,11 +256,21 @@ def test_what_never_reads_and_what_never_stops(house: Box) -> None:
         assert time.monotonic() - began < 60
 
 
+FILL = """
+import os, time
+while True:
+    try:
+        if not os.fork():
+            time.sleep(1000)
+    except OSError:
+        time.sleep(0.01)
+"""
+
+
 def test_no_room_for_a_further_process_is_told_as_that(house: Box) -> None:
     """The first that cannot be made is the one that would lead the command."""
-    fill = "while :; do sleep 1000 & done 2>/dev/null"
     with house.session(limits={"rlimits": {"nproc": 40}}) as session:
-        with session.start(fill, shell=True):
+        with session.start([PYTHON, "-I", "-S", "-c", FILL]):
             assert eventually(lambda: refused(session))
         assert eventually(lambda: not refused(session))
 
