@@ -86,6 +86,10 @@ usage: ocisbx session new|run|ls|rm [OPTIONS] [ARG...]
   rm ID|NAME...                end them
 
   ocisbx session VERB --help   options and examples of one verb
+
+examples:
+  ocisbx session new --name work --idle 3600
+  ocisbx session run work -- make test
 """
 
 

@@ -175,7 +175,7 @@ def test_no_verb_is_help_and_a_flag_is_version() -> None:
     ("arguments", "message"),
     [
         (["rnu"], "ocisbx: 'rnu' is not a verb (did you mean 'run'?)\n  remedy: "),
-        (["shell"], "ocisbx: shell: this version does not have it yet\n  remedy: "),
+        (["expect"], "ocisbx: expect: this version does not have it yet\n  remedy: "),
         (["\x1b[1m"], "ocisbx: '\\x1b[1m' is not a verb\n"),
         (["run"], "ocisbx: command is empty\n  remedy: "),
         (["run", "--host", "x", "true"], "ocisbx: --host plans only\n  remedy: "),
