@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from ocisbx.result import ResourceUsage
     from ocisbx.runtime.client import RuntimeClient
 
+# A runtime's exit status for a process 1 that SIGKILL ended.
+KILLED = 137
+
 
 class OciExecution(Driven):
     """Implements `backends.base.Execution` for a runc-shaped runtime.
@@ -352,6 +355,9 @@ class OciExecution(Driven):
         if status is not None:
             ended = status.exit_code if status.signal is None else -status.signal
             evidence = evidence._replace(runtime_status=ended)
+            if ended == KILLED and self._client.quirks.user_kernel:
+                # There a payload may kill process 1, and before that has said STARTED.
+                evidence = evidence._replace(started=self._ready)
         if not isinstance(self._report, End):
             words = self._given_up or error_words(
                 self._bundle.log,

@@ -125,10 +125,11 @@ int start_command(struct init *init, struct packet *packet)
 	if (!init->reaper.payload)
 		return fail(init);
 	if (init->driven) {
-		packet_close_fds(packet);
-		release_stdio();
+		/* Said first: in a kernel in user space the payload may kill us at any moment. */
 		report_pair(OSBX_TYPE_STARTED, OSBX_COMMAND_PAYLOAD,
 			    (unsigned int)init->reaper.payload, 0);
+		packet_close_fds(packet);
+		release_stdio();
 	}
 	return 0;
 }
