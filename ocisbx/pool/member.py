@@ -15,7 +15,7 @@ from ocisbx.cgroup.box import is_frozen
 from ocisbx.errors import OcisbxError, RuntimeFailed
 from ocisbx.outcome import Reason
 from ocisbx.pool.warm import Ends, Greeting, Spent
-from ocisbx.probe.processes import children, is_stopped
+from ocisbx.probe.processes import children, is_still
 from ocisbx.values import show
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Member:
         execution = self.execution
         looks: list[Look] = []
         paths: list[tuple[str, Callable[[bytes], bool]]] = [
-            (f"/proc/{pid}/stat", is_stopped)
+            (f"/proc/{pid}/stat", is_still)
             for pid in {execution.runtime_pid, execution.init_pid, *self._warm_pids()} - {0}
         ]
         if execution.box is not None:

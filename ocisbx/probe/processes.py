@@ -73,10 +73,11 @@ def oom_score_adj() -> int:
         return 0
 
 
-def is_stopped(stat: bytes) -> bool:
-    """Whether a signal or a debugger has stopped a process, by its /proc/PID/stat
-    (proc_pid_stat(5), "state")."""
-    return stat.rpartition(b")")[2][1:2] in (b"T", b"t")
+def is_still(stat: bytes) -> bool:
+    """Whether a process does nothing any more, by its /proc/PID/stat (proc_pid_stat(5), "state"):
+    stopped by a signal or a debugger, or dead. Of one with many threads the first is a zombie
+    before the last has ended, which is when a pidfd tells of it."""
+    return stat.rpartition(b")")[2][1:2] in (b"T", b"t", b"Z", b"X")
 
 
 def resident_bytes() -> int:
