@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ocisbx.pool.pool import Pool
 
 BACKLOG = 128
+# How late a signal may be heard.
+LOOK_S = 1.0
 
 
 class Server:
@@ -62,8 +64,13 @@ class Server:
 
     def serve(self) -> None:
         """Lend to whoever connects."""
+        # A signal that comes right before accept(2) does not interrupt it.
+        self._listener.settimeout(LOOK_S)
         while True:
-            connection, _ = self._listener.accept()
+            try:
+                connection, _ = self._listener.accept()
+            except TimeoutError:
+                continue
             thread = threading.Thread(
                 target=self._serve, args=(connection,), name="ocisbx-lend", daemon=True
             )

@@ -36,7 +36,10 @@ def server(box: Box, path: str) -> Iterator[subprocess.Popen[str]]:
     with serving(box, path) as process:
         yield process
         process.terminate()
-        assert process.wait(60) in (0, -9)
+        try:
+            assert process.wait(60) in (0, -9)
+        finally:
+            process.kill()
     assert not os.path.exists(path) or process.returncode == -9
 
 
