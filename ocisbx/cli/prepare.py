@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-# Imported before pydantic, whose native part would else import it: a signal in the middle of that
-# is a panic of Rust's, and not the KeyboardInterrupt that it is here.
-import datetime  # noqa: F401
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

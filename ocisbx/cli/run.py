@@ -175,8 +175,13 @@ def key_of(options: Mapping[str, Any]) -> str:
 
 def compile_plan(options: Mapping[str, Any]) -> Plan:
     """A new plan. Raises as `find_plan`."""
-    from ocisbx.cli.prepare import compile_options  # noqa: PLC0415 -- needs the models
-
+    # Raised in the middle of their import, KeyboardInterrupt comes out as something else: a panic
+    # of pydantic's native part, a RuntimeError of a class that is being made.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+    try:
+        from ocisbx.cli.prepare import compile_options  # noqa: PLC0415 -- needs the models
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     return compile_options(options)
 
 

@@ -136,7 +136,7 @@ def test_a_signal_while_it_prepares(box: Box) -> None:
             driver.send_signal(signal.SIGTERM)
             _, told = driver.communicate(timeout=20)
         assert driver.returncode in (130, -signal.SIGTERM), told
-        assert eventually(lambda: not box.left())
+        assert eventually(lambda: not box.left()), (delay_s, box.left())
 
 
 def test_a_reader_that_leaves_ends_the_payload(box: Box) -> None:
