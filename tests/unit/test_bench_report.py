@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree
 
 import pytest
 
@@ -83,17 +81,6 @@ def test_the_page_tells_where_how_and_what_failed(file: Path) -> None:
 )
 def test_three_digits_count(value: float, text: str) -> None:
     assert number(value) == text
-
-
-@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="an extra: bench")
-@pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
-def test_a_plot_is_drawn(file: Path, tmp_path: Path, name: str) -> None:
-    draw(document(results_of(file)), str(tmp_path / name))
-    data = (tmp_path / name).read_bytes()
-    if name.endswith("svg"):
-        assert ElementTree.fromstring(data).tag.endswith("svg")
-    else:
-        assert data.startswith(b"\x89PNG")
 
 
 def test_a_plot_without_its_library_says_how_to_get_it(
