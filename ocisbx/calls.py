@@ -7,26 +7,29 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from ocisbx.backends.base import Call
 from ocisbx.backends.oci import OciBackend
+from ocisbx.capture import check_input
 from ocisbx.cgroup.box import limit_name
 from ocisbx.errors import CgroupError, InvalidState, OcisbxError, RuntimeFailed
 from ocisbx.outcome import Failure
 from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
-from ocisbx.values import utc_text
+from ocisbx.values import check_command, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from ocisbx.backends.base import Call
     from ocisbx.backends.driven import Driven
     from ocisbx.backends.execution import OciExecution
+    from ocisbx.capture import Input
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
     from ocisbx.result import Captured, Enforced, Hint
     from ocisbx.slots import Slot
 
+    OnData = Callable[[bytes], None] | None
     Hold = Callable[[OciExecution], None] | None
     Launched = tuple[OciExecution, Verdict | Failure, tuple[Captured, Captured]]
 
@@ -94,6 +97,34 @@ def run_plan(
             execution, verdict, captured = _launch(plan, call, hold, slot)
     told = Told(plan, call, execution, verdict, captured)
     return conclude(told, started_at, resolve_s=resolve_s, audit=audit)
+
+
+def given_call(
+    command: Sequence[str] | str,
+    *,
+    input: Input = None,
+    shell: bool = False,
+    on_stdout: OnData = None,
+    on_stderr: OnData = None,
+    env: Mapping[str, str] | None = None,
+    workdir: str | None = None,
+    user: tuple[int, int] | None = None,
+) -> Call:
+    """The call of a command that a container is given which was there before it.
+
+    Raises:
+        ConfigError: the command is no list of strings, or too long; the input is a text.
+    """
+    return Call(
+        argv=check_command(command, shell=shell),
+        environment=os.environ,
+        extra_environment=env or {},
+        stdin=check_input(input),
+        on_stdout=on_stdout,
+        on_stderr=on_stderr,
+        workdir=workdir,
+        user=user,
+    )
 
 
 class Told(NamedTuple):

@@ -10,7 +10,6 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends import gc
-from ocisbx.backends.base import Call
 from ocisbx.backends.names import release_name
 from ocisbx.background.commands import Orders
 from ocisbx.background.ending import read_ending, result_in
@@ -18,11 +17,12 @@ from ocisbx.background.leftovers import forget_control
 from ocisbx.background.packets import ask, connect, error_of
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.record import State, read_record, read_records
-from ocisbx.capture import check_input, read_at
+from ocisbx.calls import given_call
+from ocisbx.capture import read_at
 from ocisbx.errors import ConfigError, InvalidState, OcisbxError, RuntimeFailed
 from ocisbx.places import find_places
 from ocisbx.result import Pressure, ResourceUsage, Termination
-from ocisbx.values import check_command, show
+from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -197,13 +197,13 @@ class Container:
             PolicyDenied: `[commands]` does not let it run.
             OcisbxError: ocisbx failed.
         """
-        call = Call(
-            argv=check_command(command, shell=shell),
-            environment=os.environ,
-            extra_environment=env or {},
-            stdin=check_input(input),
+        call = given_call(
+            command,
+            input=input,
+            shell=shell,
             on_stdout=on_stdout,
             on_stderr=on_stderr,
+            env=env,
             workdir=workdir,
             user=user,
         )

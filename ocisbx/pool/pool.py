@@ -9,9 +9,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from ocisbx.backends.base import Call
-from ocisbx.calls import Told, Waiting, conclude, turn
-from ocisbx.capture import check_input
+from ocisbx.calls import Told, Waiting, conclude, given_call, turn
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Failure
 from ocisbx.pool.demand import Bounds
@@ -21,11 +19,12 @@ from ocisbx.pool.warm import letter, warm_command
 from ocisbx.quantities import parse_seconds
 from ocisbx.quirks import find_quirks
 from ocisbx.sandbox import Sandbox
-from ocisbx.values import check_command, utc_text
+from ocisbx.values import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from ocisbx.backends.base import Call
     from ocisbx.backends.execution import OciExecution
     from ocisbx.capture import Input
     from ocisbx.config import SandboxConfig
@@ -139,7 +138,7 @@ class Pool:
             InvalidState: the pool was closed.
             OcisbxError: ocisbx or the runtime failed.
         """
-        call = _call(
+        call = given_call(
             command,
             input=input,
             shell=shell,
@@ -172,7 +171,7 @@ class Pool:
             raise ConfigError(what, remedy="Pool(warm='python3'), or run([...])")
         if not isinstance(code, str):
             raise ConfigError(f"code is a text, not {type(code).__name__}")
-        call = _call([*self._warm.shown, *arguments], **options)
+        call = given_call([*self._warm.shown, *arguments], **options)
         # No argument of any process: it may be as long as it likes.
         shown = len(self._warm.shown)
         return call._replace(argv=(*call.argv[:shown], code, *call.argv[shown:]))
@@ -193,7 +192,7 @@ class Pool:
         """`start` for asyncio: it does not wait for a container."""
         from ocisbx.running import Running  # noqa: PLC0415 -- for those who start only
 
-        call = _call(command, **options)
+        call = given_call(command, **options)
         return Running(
             lambda hold, pause: self.run_call(
                 call, timeout_s=timeout_s, limits=limits, hold=hold, pause=pause
@@ -312,27 +311,6 @@ class Pool:
                 remedy="give the pool a limit (limits = {pids = 1000}), so that they get one",
             )
         return plan
-
-
-def _call(
-    command: Sequence[str] | str,
-    *,
-    input: Input = None,
-    shell: bool = False,
-    on_stdout: OnData = None,
-    on_stderr: OnData = None,
-    env: Mapping[str, str] | None = None,
-    workdir: str | None = None,
-) -> Call:
-    return Call(
-        argv=check_command(command, shell=shell),
-        environment=os.environ,
-        extra_environment=env or {},
-        stdin=check_input(input),
-        on_stdout=on_stdout,
-        on_stderr=on_stderr,
-        workdir=workdir,
-    )
 
 
 def check_size(size: int | tuple[int, int]) -> Bounds:

@@ -12,14 +12,14 @@ from ocisbx.background.commands import Orders
 from ocisbx.background.container import Container
 from ocisbx.background.launch import NeverRan, Options, launch
 from ocisbx.bundle.record import State, read_records
-from ocisbx.capture import check_input
+from ocisbx.calls import given_call
 from ocisbx.errors import ConfigError, InvalidState, PolicyDenied, Unsupported
 from ocisbx.probe.processes import handle_of
 from ocisbx.quirks import find_quirks
 from ocisbx.sandbox import Sandbox
 from ocisbx.session.bounds import limits_within, seconds_within
 from ocisbx.session.worktree import Worktree
-from ocisbx.values import check_command, show
+from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -203,7 +203,7 @@ class Session:
             InvalidState: the session has ended.
             OcisbxError: ocisbx or the runtime failed.
         """
-        call = _call(
+        call = given_call(
             command,
             input=input,
             shell=shell,
@@ -215,32 +215,10 @@ class Session:
         )
         return self._orders_of().run(call, timeout_s=timeout_s, audit=self._audit)
 
-    def start(  # noqa: PLR0913 -- as above
-        self,
-        command: Sequence[str] | str,
-        *,
-        input: Input = None,
-        shell: bool = False,
-        on_stdout: OnData = None,
-        on_stderr: OnData = None,
-        env: Mapping[str, str] | None = None,
-        workdir: str | None = None,
-        timeout_s: float | None = None,
-        user: tuple[int, int] | None = None,
-    ) -> Running:
+    def start(self, command: Sequence[str] | str, **options: Any) -> Running:  # noqa: ANN401 -- typed where they arrive
         """Start one command and return; the context's exit ends it, with all that it started.
-        Arguments and errors as those of `run`."""
-        return self.begin(
-            command,
-            input=input,
-            shell=shell,
-            on_stdout=on_stdout,
-            on_stderr=on_stderr,
-            env=env,
-            workdir=workdir,
-            timeout_s=timeout_s,
-            user=user,
-        ).started()
+        Options and errors are those of `run`."""
+        return self.begin(command, **options).started()
 
     def begin(
         self,
@@ -252,7 +230,7 @@ class Session:
         """`start` for asyncio: it does not wait for the start."""
         from ocisbx.running import Running  # noqa: PLC0415 -- threads, for those who start only
 
-        call = _call(command, **options)
+        call = given_call(command, **options)
         orders = self._orders_of()
         orders.plan.commands.check(call.argv)
         return Running(
@@ -368,26 +346,3 @@ def remove(container: Container) -> None:
 def sessions() -> list[Container]:
     """Those of this user, ended ones that were not removed too, the oldest first."""
     return [Container(record) for record in read_records() if record.is_session]
-
-
-def _call(
-    command: Sequence[str] | str,
-    *,
-    input: Input = None,
-    shell: bool = False,
-    on_stdout: OnData = None,
-    on_stderr: OnData = None,
-    env: Mapping[str, str] | None = None,
-    workdir: str | None = None,
-    user: tuple[int, int] | None = None,
-) -> Call:
-    return Call(
-        argv=check_command(command, shell=shell),
-        environment=os.environ,
-        extra_environment=env or {},
-        stdin=check_input(input),
-        on_stdout=on_stdout,
-        on_stderr=on_stderr,
-        workdir=workdir,
-        user=user,
-    )
