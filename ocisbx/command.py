@@ -29,6 +29,9 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 
 OUTPUT_LIMIT_BYTES = 1 << 20
+# How long a wait may be before Python looks whether a signal has come: one that comes right before
+# the wait does not interrupt it, nor one that the kernel gives to another thread (signal(7)).
+LOOK_S = 1.0
 CATCHABLE = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
@@ -90,9 +93,13 @@ class Child:
 
     def wait(self, timeout_s: float | None = None) -> Status | None:
         """The status, or None when `timeout_s` passed first."""
-        if self.status is None:
-            _poll_one(self.pidfd, timeout_s)
-        return self.poll()
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while self.poll() is None:
+            left_s = LOOK_S if deadline is None else min(LOOK_S, deadline - time.monotonic())
+            if left_s <= 0:
+                break
+            _poll_one(self.pidfd, left_s)
+        return self.status
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Signal the process itself; safe against a reused pid, silent when it has ended."""
@@ -264,10 +271,10 @@ def _unknown_when_ended(pidfd: int) -> Status | None:
     return Status(None, None) if poller.poll(0) else None
 
 
-def _poll_one(descriptor: int, timeout_s: float | None) -> None:
+def _poll_one(descriptor: int, timeout_s: float) -> None:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    poller.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)
+    poller.poll(timeout_s * 1000 + 1)
 
 
 def _ignored_signals() -> list[int]:

@@ -16,6 +16,7 @@ from ocisbx.backends.base import Clock, Step
 from ocisbx.backends.channel import InitChannel
 from ocisbx.backends.endings import Escalation, Ways, measured
 from ocisbx.backends.wishes import Wishes
+from ocisbx.command import LOOK_S
 from ocisbx.init import protocol
 from ocisbx.init.wire import Command
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
@@ -141,9 +142,10 @@ class Driven:
                 found.append(Watched(*wanted, pump.pump))
         return found
 
-    def _patience_ms(self, until: float | None) -> float | None:
-        times = [moment for moment in (until, *self._moments()) if moment is not None]
-        return max(0.0, min(times) - time.monotonic()) * 1000 if times else None
+    def _patience_ms(self, until: float | None) -> float:
+        now = time.monotonic()
+        times = (moment for moment in (until, *self._moments()) if moment is not None)
+        return max(0.0, min((now + LOOK_S, *times)) - now) * 1000
 
     def _moments(self) -> list[float | None]:
         """When something falls due."""

@@ -19,6 +19,7 @@ from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.record import State, read_record, read_records
 from ocisbx.calls import given_call
 from ocisbx.capture import read_at
+from ocisbx.command import LOOK_S
 from ocisbx.errors import ConfigError, InvalidState, OcisbxError, RuntimeFailed
 from ocisbx.places import find_places
 from ocisbx.result import Pressure, ResourceUsage, Termination
@@ -261,7 +262,7 @@ class Container:
         return answer
 
     def _hear_end(self, timeout_s: float | None) -> None:
-        """Wait for the supervisor's end."""
+        """Wait for the supervisor's end, or a while."""
         connection = connect(self.id)
         if connection is None:
             # It is about to end, or was killed.
@@ -270,7 +271,8 @@ class Container:
         with connection:
             poller = select.poll()
             poller.register(connection, select.POLLIN)
-            poller.poll(None if timeout_s is None else timeout_s * 1000 + 1)
+            limit_s = LOOK_S if timeout_s is None else min(LOOK_S, timeout_s)
+            poller.poll(limit_s * 1000 + 1)
 
     def _await_end(self) -> State:
         """The state once its supervisor has ended. Raises InvalidState: it does not."""

@@ -28,7 +28,7 @@ from ocisbx.background.used import last_used
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.record import boot_s, new_record
 from ocisbx.calls import Waiting, run_plan
-from ocisbx.command import SpawnError, become, go_on_alone
+from ocisbx.command import LOOK_S, SpawnError, become, go_on_alone
 from ocisbx.errors import BundleError, InvalidState, OcisbxError
 from ocisbx.probe.processes import resident_bytes
 
@@ -149,7 +149,7 @@ class Supervision:
         if self._request.parent is not None:
             self._events.watch(self._request.parent, self._on_orphaned)
         while not self._wanted:
-            self._events.turn(None)
+            self._events.turn(LOOK_S)
             self._check()
 
     def _run(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ocisbx.bundle.record import State, boot_s
 from ocisbx.capture import ForwardSink, read_at, tail
 from ocisbx.cli.containers import find, tell_end
 from ocisbx.cli.options import Option, Syntax, parse, wants_help
+from ocisbx.command import LOOK_S
 from ocisbx.errors import ConfigError, InvalidState
 from ocisbx.probe.processes import boot_id
 from ocisbx.values import refusal
@@ -142,7 +143,7 @@ def _write(sink: ForwardSink, data: bytes) -> None:
     while (watched := sink.watch()) is not None:
         poller = select.poll()
         poller.register(*watched)
-        poller.poll()
+        poller.poll(LOOK_S * 1000)
         sink.flush()
     if sink.broken:
         raise BrokenPipeError

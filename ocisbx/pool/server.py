@@ -11,6 +11,7 @@ import stat
 import threading
 from typing import TYPE_CHECKING, Self
 
+from ocisbx.command import LOOK_S
 from ocisbx.errors import ConfigError, InvalidState, OcisbxError
 from ocisbx.pool.lending import check_peer, new_socket
 from ocisbx.values import show
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from ocisbx.pool.pool import Pool
 
 BACKLOG = 128
-# How late a signal may be heard.
-LOOK_S = 1.0
 
 
 class Server:
@@ -64,7 +63,6 @@ class Server:
 
     def serve(self) -> None:
         """Lend to whoever connects."""
-        # A signal that comes right before accept(2) does not interrupt it.
         self._listener.settimeout(LOOK_S)
         while True:
             try:

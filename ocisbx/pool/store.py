@@ -9,6 +9,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ocisbx.command import LOOK_S
 from ocisbx.errors import InvalidState, OcisbxError
 from ocisbx.pool.demand import BackOff, Bounds, Demand
 from ocisbx.pool.member import Member, retire_all
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # How often those that wait are looked at.
-LOOK_S = 5.0
+REVIEW_S = 5.0
 # Of two calls in a row the second is not to wait for the first one's successor, and a short call
 # has the processors for itself.
 QUIET_S = 0.003
@@ -49,7 +50,7 @@ class Store:
         self._starting = 0
         self._busy = 0
         self._quiet_at = 0.0
-        self._look_at = now + LOOK_S
+        self._look_at = now + REVIEW_S
         self._closed = False
         self._demand = Demand(self._bounds, self._idle_s, now)
         self._back_off = BackOff()
@@ -145,7 +146,7 @@ class Store:
         """The one that waits longest; None: there is none, and none is coming."""
         with self._arrived:
             while not self._waiting and self._starting and not self._closed:
-                self._arrived.wait()
+                self._arrived.wait(LOOK_S)
             self._check_open()
             if not self._waiting:
                 return None
@@ -240,11 +241,11 @@ class Store:
             if not member.execution.is_waiting:
                 self._waiting.remove(member)
                 return member
-        self._look_at = now + LOOK_S
+        self._look_at = now + REVIEW_S
         return None
 
     def _pause_s(self, now: float) -> float:
-        moments = [max(now, self._look_at) if self._waiting else now + LOOK_S]
+        moments = [max(now, self._look_at) if self._waiting else now + REVIEW_S]
         if now < self._quiet_at:
             moments.append(self._quiet_at)
         if self._back_off.holds(now):

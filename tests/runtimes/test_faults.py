@@ -25,6 +25,8 @@ from tests.box import PATIENCE_S, eventually, running
 from tests.runtimes.stage import RUNC
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ocisbx.plan import Plan
     from tests.box import Box
 
@@ -193,8 +195,20 @@ def test_an_exception_of_an_observer(box: Box, step: Step) -> None:
         run_plan(plan, Call(("sh", "-c", "sleep 0.1"), os.environ, on_step=on_step))
 
 
+def to_the_process(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def to_another_thread(number: signal.Signals) -> None:
+    """The kernel may choose so: then it does not interrupt what the main thread waits in."""
+    signal.pthread_kill(threading.get_ident(), number)
+
+
+@pytest.mark.parametrize("give", [to_the_process, to_another_thread])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_the_driver(box: Box, number: signal.Signals) -> None:
+def test_a_signal_to_the_driver(
+    box: Box, number: signal.Signals, give: Callable[[signal.Signals], None]
+) -> None:
     """SIGINT is KeyboardInterrupt; a handler that raises does the same for SIGTERM."""
     mark = f"86{uuid.uuid4().int % 10**9}"
 
@@ -203,7 +217,9 @@ def test_a_signal_to_the_driver(box: Box, number: signal.Signals) -> None:
 
     def send() -> None:
         if eventually(lambda: running(mark)):
-            os.kill(os.getpid(), number)
+            # Now it waits for nothing but the end.
+            time.sleep(0.1)
+            give(number)
 
     before = signal.signal(number, interrupt)
     sender = threading.Thread(target=send)
