@@ -7,15 +7,16 @@ importing it.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.backends.lower import lower
 from ocisbx.backends.trial import Trier
 from ocisbx.container.merge import merge_preset, wanted_runtime
 from ocisbx.container.resolve import resolve
 from ocisbx.container.select import candidates, objection
-from ocisbx.errors import RuntimeMissing, Unsupported
+from ocisbx.errors import ConfigError, RuntimeMissing, Unsupported
 from ocisbx.host import PathKind
+from ocisbx.mounts import is_per_call
 from ocisbx.plan import Guard, Sight, fingerprint
 from ocisbx.probe.gather import gather
 from ocisbx.probe.remembered import runtime_memory
@@ -29,9 +30,19 @@ PROCESSOR_FILES = frozenset({"cpu.max", "cpuset.cpus"})
 
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
+    from ocisbx.container.model import ContainerConfig
     from ocisbx.container.select import Wanted
     from ocisbx.host import Host, RuntimeBinary
     from ocisbx.plan import Plan
+
+
+class Compiled(NamedTuple):
+    """A plan with what it was lowered from."""
+
+    config: SandboxConfig
+    host: Host
+    container: ContainerConfig
+    plan: Plan
 
 
 def compile_plan(config: SandboxConfig) -> Plan:
@@ -40,9 +51,23 @@ def compile_plan(config: SandboxConfig) -> Plan:
     Raises:
         ConfigError, RuntimeMissing, Unsupported: as `resolve`.
     """
+    if is_per_call(config.workspace):
+        raise ConfigError(
+            "a workspace per call is for pools",
+            why="all others are given theirs when they start",
+            remedy="name it: workspace = DIR; or see ocisbx-pool(1)",
+        )
+    return compile_for_pool(config).plan
+
+
+def compile_for_pool(config: SandboxConfig) -> Compiled:
+    """`compile_plan`, of what may also leave the workspace to each call."""
     host = survey(config)
-    plan = lower(config, resolve(config, host), host)
-    return plan._replace(guards=_guards(host) + _limit_guards(host, plan))
+    container = resolve(config, host)
+    plan = lower(config, container, host)
+    return Compiled(
+        config, host, container, plan._replace(guards=guards(host) + _limit_guards(host, plan))
+    )
 
 
 def survey(config: SandboxConfig, *, may_try: bool = True) -> Host:
@@ -81,7 +106,7 @@ def _tried(host: Host, wanted: Wanted, trier: Trier) -> Host:
     return host.model_copy(update={"runtimes": runtimes})
 
 
-def _guards(host: Host) -> tuple[Guard, ...]:
+def guards(host: Host) -> tuple[Guard, ...]:
     """What must still be so for the plan to be used again."""
     content = [runtime.path for runtime in host.runtimes]
     content += ["/etc/subuid", "/etc/subgid", *host.texts]
