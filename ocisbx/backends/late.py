@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx import command
 from ocisbx.backends.compile import guards
+from ocisbx.backends.placeholders import hold
 from ocisbx.bundle.covers import shared_covers
 from ocisbx.container.merge import merge_preset
 from ocisbx.container.paths import is_below
@@ -42,6 +43,7 @@ MOUNT_TIMEOUT_S = 30.0
 # ocisbx-init(7), "The cell".
 CONTAINER_FD, WORKSPACE_FD = 3, 4
 EXIT_GONE = 3
+SHOWN = 3
 
 
 class Late(NamedTuple):
@@ -177,14 +179,13 @@ def _check_rest(there: ContainerConfig, wanted: ContainerConfig, written: str) -
     one, other = _rest(there), _rest(wanted)
     if one == other:
         return
-    mounts = {bind.target for bind in {*one.binds} ^ {*other.binds}}
+    mounts = sorted({bind.target for bind in {*one.binds} ^ {*other.binds}})
     changed = [name for name, value in one if value != getattr(other, name) and name != "binds"]
+    changed += [f"what is mounted at {show(target)}" for target in mounts]
+    more = f" (and {len(changed) - SHOWN} more)" if len(changed) > SHOWN else ""
     raise ConfigError(
         f"the workspace {show(written)} does not fit this pool",
-        why="the containers that wait would have to differ in "
-        + ", ".join(
-            [*(f"what is mounted at {show(target)}" for target in sorted(mounts)), *changed]
-        ),
+        why=f"the containers that wait would have to differ in {', '.join(changed[:SHOWN])}{more}",
         remedy="leave out the pool's volumes that show it too, or make a pool for it",
     )
 
@@ -248,44 +249,49 @@ def changed(late: Late, why: str) -> InvalidState:
     return InvalidState(what, why=why, remedy="run it again")
 
 
-def mount_late(given: Given, container: int) -> bool:
+def mount_late(given: Given, container: int, names: contextlib.ExitStack) -> bool:
     """Mount it, with all that lies over it, in the container of this process (a pidfd); False: that
-    has ended. Nothing of the host's mounts changes.
+    has ended. Nothing of the host's mounts changes. What keeps names free is for `names` to take
+    away.
 
     Raises:
-        RuntimeFailed: it cannot be done; the container is not to be used.
+        OcisbxError: it cannot be done; the container is not to be used.
     """
-    late = given.late
-    covers = shared_covers()[COVERS] if late.layers else ""
-    words = [
-        word
-        for what, place in late.layers
-        for word in (
-            what if what in ("ro", "rw") else f"{covers}/{posixpath.basename(what)}",
-            place,
-        )
-    ]
-    argv = [cell_path(), "-w", PER_CALL_PLACE, *(["-r"] if late.read_only else []), "--", *words]
     said = os.memfd_create("cell", os.MFD_CLOEXEC)
+    waits, go = os.pipe()
     try:
         child = command.spawn(
-            argv, descriptors={2: said, CONTAINER_FD: container, WORKSPACE_FD: given.directory}
+            _mount_command(given.late),
+            descriptors={0: waits, 2: said, CONTAINER_FD: container, WORKSPACE_FD: given.directory},
         )
         try:
+            # While the program starts.
+            names.enter_context(hold(given.late.placeholders))
+            os.close(go)
+            go = -1
             status = child.wait(MOUNT_TIMEOUT_S)
         finally:
             child.kill()
             child.wait()
             child.close()
-        if status is not None and status.ok:
-            return True
-        if status is not None and status.exit_code == EXIT_GONE:
-            return False
         why = os.pread(said, 4096, 0).decode(errors="replace").strip()
     finally:
-        os.close(said)
-    raise RuntimeFailed(
-        f"the workspace {show(late.source)} cannot be mounted in a container that is there",
-        why=why or f"ocisbx-cell: {status}",
-        remedy="run it again if it has just changed; else a pool for each workspace",
-    )
+        for descriptor in {said, waits, go} - {-1}:
+            os.close(descriptor)
+    if status is None or not status.ok:
+        if status is not None and status.exit_code == EXIT_GONE:
+            return False
+        raise RuntimeFailed(
+            f"the workspace {show(given.late.source)} cannot be mounted",
+            why=why or f"ocisbx-cell: {status}",
+            remedy="run it again if it has just changed; else a pool for each workspace",
+        )
+    return True
+
+
+def _mount_command(late: Late) -> list[str]:
+    covers = shared_covers()[COVERS] if late.layers else ""
+    argv = [cell_path(), "-w", PER_CALL_PLACE, *(["-r"] if late.read_only else []), "--"]
+    for what, place in late.layers:
+        argv += [what if what in ("ro", "rw") else f"{covers}/{posixpath.basename(what)}", place]
+    return argv

@@ -224,7 +224,9 @@ def _check_room(wanted: Sequence[Wanted]) -> None:
 
 def _later(merged: SandboxConfig) -> tuple[str, ...]:
     value = parse_workspace(merged.workspace or ":rw")
-    if value is None or not value.per_call or value.read_only:
+    if value is None or not value.per_call:
+        return ()
+    if value.read_only and not merged.filesystem.allow_write:
         return ()
     return (posixpath.dirname(PER_CALL_PLACE),)
 

@@ -16,8 +16,8 @@
  * -l  the loopback of the container of process PID is brought up, and nothing is started.
  * -w  the directory that is descriptor 4 becomes a mount at DEST, a directory of the container whose
  *     process descriptor 3 (a pidfd) is, and nothing is started. Over each PATH below it WHAT is
- *     mounted, in this order: "ro" or "rw", itself, or a path of the host, read-only. Exit code 3:
- *     the process has ended. -r: it is read-only.
+ *     mounted, in this order, when stdin ends: "ro" or "rw", itself, or a path of the host, read-only.
+ *     Exit code 3: the process has ended. -r: it is read-only.
  * -k  descriptor 3 is kept too; all above 2 (3) are marked close-on-exec, not closed, so that a
  *     runtime named /proc/self/fd/N can still be executed.
  */

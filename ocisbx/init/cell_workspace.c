@@ -95,7 +95,7 @@ static void lay_over(const struct options *options, long tree, const char *what,
 void give_workspace(const struct options *options)
 {
 	static const char name[] = "the workspace";
-	char **rest = options->argv;
+	char **rest = options->argv, nothing;
 	long tree;
 
 	/* A new mount namespace takes the working directory along: to its own mount of the same
@@ -106,6 +106,8 @@ void give_workspace(const struct options *options)
 	tree = clone_mount(name, AT_FDCWD, "", AT_EMPTY_PATH | AT_RECURSIVE);
 	set_attributes(name, tree, options->read_only ? MOUNT_ATTR_RDONLY : 0, 0);
 	if (*rest) {
+		/* What keeps names free is made meanwhile: stdin ends when it is there. */
+		SYS3(read, 0, &nothing, 1);
 		/* Before Linux 6.15 nothing can be mounted on what is attached nowhere. */
 		attach(name, tree, AT_FDCWD, MOVE_MOUNT_T_EMPTY_PATH);
 		for (; rest[0] && rest[1]; rest += 2)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ocisbx.backends.base import START_TIMEOUT_S, Call
 from ocisbx.backends.late import mount_late
 from ocisbx.backends.oci import set_up
-from ocisbx.backends.placeholders import hold
 from ocisbx.backends.stdio import PayloadStdio, Taken
 from ocisbx.cgroup.box import is_frozen
 from ocisbx.errors import OcisbxError, RuntimeFailed
@@ -167,9 +166,8 @@ class Member:
         Raises:
             OcisbxError: it cannot be given; the member is not to be used.
         """
-        self._names.enter_context(hold(workspace.late.placeholders))
         handle = self.execution.init_handle
-        return handle >= 0 and mount_late(workspace, handle)
+        return handle >= 0 and mount_late(workspace, handle, self._names)
 
     def leave_workspace(self) -> None:
         """Nothing runs in it any more: take away what kept names free."""

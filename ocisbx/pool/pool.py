@@ -239,7 +239,7 @@ class Pool:
                     plan.commands.check(call.argv)
                     order = Order(plan, call, self._letter(plan, call, code), given)
                     with turn(plan, Waiting(pause)):
-                        told = _run_in(member, order, hold)
+                        told = run_in(member, order, hold)
                     if told is not None:
                         return conclude(*told, resolve_s=0.0, audit=self._audit)
                 finally:
@@ -317,7 +317,7 @@ def _all_ended() -> RuntimeFailed:
     )
 
 
-def _run_in(
+def run_in(
     member: Member, order: Order, hold: Callable[[OciExecution], None] | None
 ) -> tuple[Told, str] | None:
     """What came of it; None: the member has ended meanwhile, and has run nothing."""
