@@ -54,7 +54,7 @@ class Meter:
             if wanted is not None and owner.id not in wanted:
                 continue
             at_s, monotonic_s = time.time(), time.monotonic()
-            counters = read_counters(owner.cgroup) if owner.cgroup else Counters()
+            counters = read_counters(owner.cgroup, now=True) if owner.cgroup else Counters()
             samples[owner.id] = monotonic_s, counters
             usages.append(
                 LiveUsage(
