@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 # What modules print goes to stderr. The frame of the bootstrap is taken off a traceback.
 #
-# An interpreter that ends takes itself down: 3 to 4 ms, for memory that the kernel frees in no time.
+# An interpreter that ends takes itself down: 3 to 4 ms, for memory that the kernel frees at once.
 # `leave` does what somebody could miss, in the order of Py_FinalizeEx, and then lets the C library
 # end the process; where something is unusual the interpreter ends by itself. What was there before
 # the call is frozen: only what is new has to be looked at.

@@ -14,7 +14,7 @@ from ocisbx.pool.interpreters import INTERPRETERS
 from ocisbx.values import check_command, show
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 READY = re.compile(rb"^ocisbx-ready(?: (\d{1,15}) (\d{1,15}))?\n", re.MULTILINE)
 GREETING_LIMIT_BYTES = 1 << 16
