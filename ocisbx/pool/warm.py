@@ -20,6 +20,7 @@ READY = re.compile(rb"^ocisbx-ready(?: (\d{1,15}) (\d{1,15}))?\n", re.MULTILINE)
 GREETING_LIMIT_BYTES = 1 << 16
 MODULE = re.compile(r"[^\W\d][\w.]*|[\w@./-]+")
 
+
 class Warm(NamedTuple):
     """What is started in a container ahead of its call."""
 
