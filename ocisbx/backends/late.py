@@ -120,7 +120,7 @@ def compile_late(base: Compiled, wanted: str) -> Late:
             remedy="name the runtime by its path if you trust it, or give the workspace read-only",
         )
     host = host.model_copy(update={"runtimes": (runtime,)})
-    container = resolve(config, host, workspace_at=PER_CALL_PLACE)
+    container = resolve(config, host, place=PER_CALL_PLACE)
     own = next(bind for bind in container.binds if bind.target == PER_CALL_PLACE)
     _check_rest(base.container, container, wanted)
     seen = fingerprint(own.source, "identity")

@@ -65,9 +65,9 @@ def choose_files(
     names: view.Names,
     *,
     read_only_root: bool,
-    workspace_at: str | None = None,
+    place: str | None = None,
 ) -> Files:
-    """Lay the container's files out. `workspace_at`: where the workspace is, when not at its own
+    """Lay the container's files out. `place`: where the workspace is, when not at its own
     place.
 
     Raises:
@@ -93,7 +93,7 @@ def choose_files(
         _add_resolver(layout, host)
     given = given_paths(merged, host.paths, host.cwd)
     rules = collect_rules(merged, given, host.home, host.own_code)
-    workdir = _add_requested(layout, host, merged, rules, workspace_at)
+    workdir = _add_requested(layout, host, merged, rules, place)
     _check_workdir(layout, host, workdir, direct)
     layout.add_workdir(workdir)
     writable = [bind.source for bind in layout.binds if not bind.read_only]
@@ -171,15 +171,15 @@ def _add_requested(
     host: Host,
     merged: SandboxConfig,
     rules: Sequence[Rule],
-    workspace_at: str | None,
+    at: str | None,
 ) -> str:
     """Workspace, volumes and tmpfs of the caller, parents first; returns the working directory."""
     wanted = [_wanted_volume(host, volume) for volume in merged.volumes]
     for target, size in merged.tmpfs.items():
         place = paths.check_target(target, "tmpfs")
         wanted.append(Wanted(_tmpfs(place, size or DEFAULT_TMPFS_BYTES)))
-    workdir = _add_workspace(wanted, host, merged, workspace_at)
-    wanted += _allowed(host, rules, [want.mount for want in wanted], workspace_at)
+    workdir = _add_workspace(wanted, host, merged, at)
+    wanted += _allowed(host, rules, [want.mount for want in wanted], at)
     for want in sorted(wanted, key=lambda want: want.mount.target.split("/")):
         if isinstance(want.mount, Tmpfs):
             layout.add_tmpfs(want.mount)
@@ -248,7 +248,7 @@ def _check_workdir(layout: Layout, host: Host, workdir: str, direct: str | None)
 
 
 def _allowed(
-    host: Host, rules: Sequence[Rule], mounts: Sequence[Bind | Tmpfs], workspace_at: str | None
+    host: Host, rules: Sequence[Rule], mounts: Sequence[Bind | Tmpfs], at: str | None
 ) -> list[Wanted]:
     """What `allow_write` gives that no other mount shows at its own place (container/policy.py
     makes writable what one shows)."""
@@ -260,7 +260,7 @@ def _allowed(
             given = paths.check_volume(host, rule.written, fact, "filesystem.allow_write:")
             if not any(
                 isinstance(one, Bind)
-                and one.target in (one.source, workspace_at)
+                and one.target in (one.source, at)
                 and is_below(given.real, one.source)
                 for one in mounts
             ):

@@ -112,6 +112,8 @@ void give_workspace(const struct options *options)
 		attach(name, tree, AT_FDCWD, MOVE_MOUNT_T_EMPTY_PATH);
 		for (; rest[0] && rest[1]; rest += 2)
 			lay_over(options, tree, rest[0], rest[1]);
+		if (*rest)
+			fail("a WHAT without its PATH", 0);
 		tree = clone_mount(name, tree, "", AT_EMPTY_PATH | AT_RECURSIVE);
 	}
 	join(CLONE_NEWNS);
