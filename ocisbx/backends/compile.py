@@ -65,9 +65,14 @@ def compile_for_pool(config: SandboxConfig) -> Compiled:
     host = survey(config)
     container = resolve(config, host)
     plan = lower(config, container, host)
-    return Compiled(
-        config, host, container, plan._replace(guards=guards(host) + _limit_guards(host, plan))
-    )
+    plan = plan._replace(guards=guards(host) + _limit_guards(host, plan))
+    if is_per_call(config.workspace):
+        # While one call writes in its workspace a container of another is started: whatever of the
+        # host that shows is looked at once it is mounted.
+        shown = (bind for bind in container.binds if bind.source.startswith("/"))
+        rows = tuple((bind.source, bind.target, not bind.read_only) for bind in shown)
+        plan = plan._replace(verified=rows)
+    return Compiled(config, host, container, plan)
 
 
 def survey(config: SandboxConfig, *, may_try: bool = True) -> Host:

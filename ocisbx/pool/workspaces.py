@@ -30,6 +30,8 @@ class PoolSandbox(Sandbox):
     """A Sandbox for the containers of a pool: their workspace may be left to each call."""
 
     _made: deque[Workspaces] | None = None
+    # Where what the pool itself shows led at first.
+    _shown: dict[str, str] | None = None
 
     @property
     def per_call(self) -> bool:
@@ -40,10 +42,31 @@ class PoolSandbox(Sandbox):
             return super()._compile()
         compiled = compile_for_pool(self.config)
         check_able(compiled)
+        self._check_shown(compiled)
         if self._made is None:
             self._made = deque(maxlen=KEPT_PLANS)
         self._made.append(Workspaces(compiled))
         return compiled.plan
+
+    def _check_shown(self, compiled: Compiled) -> None:
+        """A payload may have put a link where a volume was, if that lies in what was its workspace:
+        those of other calls are not to be shown what it leads to.
+
+        Raises:
+            ConfigError: one leads elsewhere.
+        """
+        config = compiled.config
+        named = [*(volume.source for volume in config.volumes), config.rootfs or "host"]
+        shown = {name: compiled.host.fact(name).real for name in named if name != "host"}
+        if self._shown is None:
+            self._shown = shown
+        changed = [name for name, real in shown.items() if real != self._shown[name]]
+        if changed:
+            raise ConfigError(
+                f"{changed[0]} leads elsewhere than when the pool was made",
+                why=f"to {shown[changed[0]]}; an earlier call may have put a link there",
+                remedy="make the pool anew, if you trust it",
+            )
 
     @contextlib.contextmanager
     def workspace(self, wanted: str | os.PathLike[str] | None) -> Iterator[Workspace | None]:
@@ -63,7 +86,9 @@ class PoolSandbox(Sandbox):
                 remedy="make the pool with workspace = per-call, or leave the workspace out",
             )
         parse_workspace(wanted)
-        text, plan = os.fspath(wanted), self.resolve()
+        text = os.fspath(wanted)
+        # Most that wait are of the newest plan, whether or not it would be compiled anew by now.
+        plan = self._made[-1].plan if self._made else self.resolve()
         late = self.find(text, plan)
         assert late is not None, "the newest plan is among those that are kept"
         with opened(late) as given:

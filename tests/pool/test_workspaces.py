@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from tests.box import Box
     from tests.pool.conftest import Make
 
-pytestmark = [
-    pytest.mark.runtime,
-    pytest.mark.parametrize("runtime", NATIVE, ids=NATIVE_IDS, indirect=True),
-]
+pytestmark = pytest.mark.runtime
+
+native = pytest.mark.parametrize("runtime", NATIVE, ids=NATIVE_IDS, indirect=True)
+# What ocisbx does by itself does not differ among them.
+one_of_them = pytest.mark.parametrize("runtime", NATIVE[:1], ids=NATIVE_IDS[:1], indirect=True)
 
 SECRET = "canary-5d27b0"
 
@@ -70,6 +71,7 @@ def mount_options(output: str) -> dict[str, set[str]]:
     return {row[4]: {*row[5].split(",")} for row in rows}
 
 
+@native
 def test_files_are_the_callers(box: Box, pool: ocisbx.Pool) -> None:
     ours = directory(box, "ours")
     (ours / "in").write_text("in\n")
@@ -81,6 +83,7 @@ def test_files_are_the_callers(box: Box, pool: ocisbx.Pool) -> None:
     assert {path.stat().st_uid for path in ours.rglob("*")} == {os.getuid()}
 
 
+@native
 def test_how_it_is_mounted(box: Box, pool: ocisbx.Pool) -> None:
     ours = directory(box, "ours")
     for workspace, access in ((f"{ours}", "rw"), (f"{ours}:rw", "rw"), (f"{ours}:ro", "ro")):
@@ -92,6 +95,7 @@ def test_how_it_is_mounted(box: Box, pool: ocisbx.Pool) -> None:
         assert "shared" not in text(pool, "cat /proc/self/mountinfo", workspace)
 
 
+@native
 def test_read_only_is_respected(box: Box, pool: ocisbx.Pool, make: Make) -> None:
     ours = directory(box, "ours")
     (ours / "in").write_text("in\n")
@@ -104,6 +108,7 @@ def test_read_only_is_respected(box: Box, pool: ocisbx.Pool, make: Make) -> None
     assert tree(ours) == {"in": "in\n"}
 
 
+@one_of_them
 def test_two_calls_see_their_own_only(box: Box, pool: ocisbx.Pool) -> None:
     places = [directory(box, f"place{number}") for number in range(4)]
     seen: dict[Path, str] = {}
@@ -121,6 +126,7 @@ def test_two_calls_see_their_own_only(box: Box, pool: ocisbx.Pool) -> None:
     assert seen == {place: f"{place.name}\n" * 5 + "../workspace\n" for place in places}
 
 
+@native
 def test_without_one_there_is_an_empty_directory(box: Box, pool: ocisbx.Pool) -> None:
     ours = directory(box, "ours")
     (ours / "mine").write_text("")
@@ -129,6 +135,7 @@ def test_without_one_there_is_an_empty_directory(box: Box, pool: ocisbx.Pool) ->
     assert pool.run(["touch", f"{PER_CALL_PLACE}/x"]).exit_code != 0
 
 
+@one_of_them
 def test_where_a_call_starts(box: Box, make: Make) -> None:
     ours = directory(box, "ours")
     (ours / "sub").mkdir()
@@ -139,6 +146,7 @@ def test_where_a_call_starts(box: Box, make: Make) -> None:
         pool.run(["true"], workspace=ours, workdir=f"{PER_CALL_PLACE}/none")
 
 
+@one_of_them
 def test_a_link_is_where_it_leads(box: Box, pool: ocisbx.Pool) -> None:
     ours = directory(box, "ours")
     (ours / "in").write_text("in\n")
@@ -147,6 +155,7 @@ def test_a_link_is_where_it_leads(box: Box, pool: ocisbx.Pool) -> None:
 
 
 # ------------------------------------------------------------------------------- what is protected
+@native
 def test_protected_paths_hold_as_in_a_cold_run(box: Box, pool: ocisbx.Pool) -> None:
     """Against every attack, the same are let through, and nothing but them."""
     names = [".git/config", ".git/hooks", ".git/commondir", ".vscode", ".claude", ".bashrc", "f"]
@@ -170,6 +179,7 @@ def test_protected_paths_hold_as_in_a_cold_run(box: Box, pool: ocisbx.Pool) -> N
     assert left[0] == left[1]
 
 
+@native
 def test_what_is_declared_is_as_for_a_cold_run(box: Box, pool: ocisbx.Pool) -> None:
     ours = directory(box, "ours")
     repository(ours)
@@ -177,6 +187,7 @@ def test_what_is_declared_is_as_for_a_cold_run(box: Box, pool: ocisbx.Pool) -> N
     assert pool.run(["true"], workspace=ours).enforcement == cold
 
 
+@one_of_them
 def test_rules_of_the_caller(box: Box, make: Make) -> None:
     ours = directory(box, "ours")
     fill(ours)
@@ -200,6 +211,7 @@ def test_rules_of_the_caller(box: Box, make: Make) -> None:
     assert not (ours / "one/y").exists()
 
 
+@native
 def test_nothing_of_ours_is_left_when_a_call_returns(box: Box, pool: ocisbx.Pool) -> None:
     ours = directory(box, "ours")
     for _ in range(20):
@@ -207,6 +219,7 @@ def test_nothing_of_ours_is_left_when_a_call_returns(box: Box, pool: ocisbx.Pool
         assert os.listdir(ours) == ["made"]
 
 
+@native
 def test_landlock_reaches_it(box: Box, pool: ocisbx.Pool) -> None:
     """A rule of the place itself would not: the mount covers it."""
     ours = directory(box, "ours")
@@ -232,6 +245,7 @@ def between(pool: ocisbx.Pool, workspace: Path) -> Iterator[Any]:
             pool._store.put_back(member)
 
 
+@one_of_them
 def test_a_name_that_leads_elsewhere_after_the_judgement(box: Box, pool: ocisbx.Pool) -> None:
     """What was judged is mounted, by its descriptor."""
     ours, secret = directory(box, "ours"), directory(box, "secret")
@@ -248,6 +262,7 @@ def test_a_name_that_leads_elsewhere_after_the_judgement(box: Box, pool: ocisbx.
     assert tree(secret) == {"mine": SECRET}
 
 
+@one_of_them
 @pytest.mark.parametrize("put", ["link", "directory", "nothing"])
 def test_a_name_that_changes_before_it_is_opened(box: Box, pool: ocisbx.Pool, put: str) -> None:
     ours = directory(box, "ours")
@@ -262,6 +277,7 @@ def test_a_name_that_changes_before_it_is_opened(box: Box, pool: ocisbx.Pool, pu
         pass
 
 
+@one_of_them
 @pytest.mark.parametrize("name", [".git", ".git/hooks"])
 def test_a_link_where_something_is_protected(box: Box, pool: ocisbx.Pool, name: str) -> None:
     ours, secret = directory(box, "ours"), directory(box, "secret")
@@ -276,6 +292,7 @@ def test_a_link_where_something_is_protected(box: Box, pool: ocisbx.Pool, name: 
     assert text(pool, "true", ours) == ""
 
 
+@one_of_them
 def test_a_swap_that_never_ends(box: Box, pool: ocisbx.Pool) -> None:
     """The link leads to what is no sandbox's to have, and no call ever sees that."""
     ours, aside, secret = directory(box, "ours"), box.base / "aside", box.run_directory / "secret"
@@ -309,6 +326,7 @@ def test_a_swap_that_never_ends(box: Box, pool: ocisbx.Pool) -> None:
     assert os.listdir(ours) == ["made"]
 
 
+@native
 def test_a_member_that_ends_before_the_mount(box: Box, pool: ocisbx.Pool) -> None:
     ours = directory(box, "ours")
     with between(pool, ours) as (member, given):
@@ -319,6 +337,7 @@ def test_a_member_that_ends_before_the_mount(box: Box, pool: ocisbx.Pool) -> Non
 
 
 # -------------------------------------------------------------------------------- other ways to it
+@native
 def test_with_limits_time_and_an_interpreter(box: Box, make: Make) -> None:
     ours = directory(box, "ours")
     # Where a host can hold it; elsewhere the result says that it does not.
@@ -334,6 +353,7 @@ def test_with_limits_time_and_an_interpreter(box: Box, make: Make) -> None:
     assert sorted(os.listdir(ours)) == ["limited", "warm"]
 
 
+@one_of_them
 def test_in_the_background_and_awaited(box: Box, pool: ocisbx.Pool) -> None:
     ours = directory(box, "ours")
     with pool.start(["cat", "in"], workspace=ours) as running:
@@ -350,6 +370,7 @@ def test_in_the_background_and_awaited(box: Box, pool: ocisbx.Pool) -> None:
     assert asyncio.run(ask()).stdout == b"in\n"
 
 
+@native
 def test_many_calls_leave_nothing(box: Box, pool: ocisbx.Pool) -> None:
     """The box looks for descriptors, directories and processes."""
     places = [directory(box, f"place{number}") for number in range(3)]
