@@ -51,13 +51,18 @@ def compile_plan(config: SandboxConfig) -> Plan:
     Raises:
         ConfigError, RuntimeMissing, Unsupported: as `resolve`.
     """
+    check_named(config)
+    return compile_for_pool(config).plan
+
+
+def check_named(config: SandboxConfig) -> None:
+    """Raises ConfigError where the workspace is left to the calls of a pool."""
     if is_per_call(config.workspace):
         raise ConfigError(
             "a workspace per call is for pools",
             why="all others are given theirs when they start",
             remedy="name it: workspace = DIR; or see ocisbx-pool(1)",
         )
-    return compile_for_pool(config).plan
 
 
 def compile_for_pool(config: SandboxConfig) -> Compiled:

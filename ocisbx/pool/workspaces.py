@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx.backends.compile import compile_for_pool
 from ocisbx.backends.late import Given, changed, check_able, compile_late, opened
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ocisbx.backends.compile import Compiled
     from ocisbx.backends.late import Late
+    from ocisbx.config import SandboxConfig
     from ocisbx.plan import Plan
 
 # Of so many directories a pool knows what has to be mounted over them; and of so many plans, since
@@ -29,9 +30,12 @@ KEPT_PLANS = 4
 class PoolSandbox(Sandbox):
     """A Sandbox for the containers of a pool: their workspace may be left to each call."""
 
-    _made: deque[Workspaces] | None = None
-    # Where what the pool itself shows led at first.
-    _shown: dict[str, str] | None = None
+    def __init__(self, config: SandboxConfig | None = None, **options: Any) -> None:  # noqa: ANN401 -- typed where they arrive
+        """As Sandbox."""
+        super().__init__(config, **options)
+        self._made: deque[Workspaces] = deque(maxlen=KEPT_PLANS)
+        # Where what the pool itself shows led at first.
+        self._shown: dict[str, str] | None = None
 
     @property
     def per_call(self) -> bool:
@@ -43,8 +47,6 @@ class PoolSandbox(Sandbox):
         compiled = compile_for_pool(self.config)
         check_able(compiled)
         self._check_shown(compiled)
-        if self._made is None:
-            self._made = deque(maxlen=KEPT_PLANS)
         self._made.append(Workspaces(compiled))
         return compiled.plan
 
@@ -97,8 +99,7 @@ class PoolSandbox(Sandbox):
     def find(self, wanted: str, plan: Plan) -> Late | None:
         """What it takes to give this workspace to a container of `plan`; None: that is too old.
         Errors are those of `compile_late`."""
-        made = list(self._made or ())
-        found = next((one for one in made if one.plan is plan), None)
+        found = next((one for one in tuple(self._made) if one.plan is plan), None)
         return None if found is None else found.find(wanted)
 
 

@@ -22,6 +22,7 @@ from ocisbx.mounts import PER_CALL_PLACE
 from ocisbx.pool.member import Order
 from tests.box import PYTHON, eventually
 from tests.cgroups import state
+from tests.command_line import ocisbx as command_line
 from tests.pool.conftest import NATIVE, NATIVE_IDS
 from tests.trees import ATTACKS, KEPT, fill, repository, sweep, tree
 
@@ -377,3 +378,18 @@ def test_many_calls_leave_nothing(box: Box, pool: ocisbx.Pool) -> None:
     for number in range(60):
         place = places[number % 3]
         assert text(pool, "ls | wc -l; touch $$", place).strip().isdigit()
+
+
+@one_of_them
+def test_inspect_tells_of_it(box: Box, make: Make) -> None:
+    """It is nothing that config.json did not ask for; and a container that waits has nothing."""
+    ours = directory(box, "ours")
+    pool = make(1, workspace="per-call")
+    with pool.start(["sleep", "60"], workspace=ours) as running:
+        assert eventually(lambda: pool.counts.waiting == 1)
+        for path in box.bundles.iterdir():
+            done = command_line(box, "inspect", path.name, "--posture")
+            assert done.returncode == 0, done.stdout
+            words = " ".join(done.stdout.split())
+            given = f"{ours} at {PER_CALL_PLACE}" in words
+            assert given == (path.name == running.id)

@@ -125,9 +125,10 @@ def test_it_is_for_pools(box: Box) -> None:
         box.run(["true"], workspace="per-call")
     with pytest.raises(ConfigError, match="is for pools"):
         box.session(workspace="per-call").open()
-    done = command_line(box, "run", "--workspace", "per-call", "--", "true")
-    assert (done.returncode, done.stdout) == (125, "")
-    assert "is for pools" in done.stderr
+    for words in (["run"], ["run", "--dry-run"], ["bundle", "make", "-o", f"{box.base}/bundle"]):
+        done = command_line(box, *words, "--workspace", "per-call", "--", "true")
+        assert (done.returncode, done.stdout) == (125, "")
+        assert "is for pools" in done.stderr
 
 
 @one_of_them
