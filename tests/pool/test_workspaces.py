@@ -20,7 +20,7 @@ from ocisbx.calls import given_call
 from ocisbx.errors import InvalidState, RuntimeFailed
 from ocisbx.mounts import PER_CALL_PLACE
 from ocisbx.pool.member import Order
-from tests.box import PYTHON, eventually
+from tests.box import PATIENCE_S, PYTHON, eventually
 from tests.cgroups import state
 from tests.command_line import ocisbx as command_line
 from tests.pool.conftest import NATIVE, NATIVE_IDS
@@ -180,7 +180,7 @@ def test_protected_paths_hold_as_in_a_cold_run(box: Box, pool: ocisbx.Pool) -> N
     assert left[0] == left[1]
 
 
-@native
+@one_of_them
 def test_what_is_declared_is_as_for_a_cold_run(box: Box, pool: ocisbx.Pool) -> None:
     ours = directory(box, "ours")
     repository(ours)
@@ -215,7 +215,7 @@ def test_rules_of_the_caller(box: Box, make: Make) -> None:
 @native
 def test_nothing_of_ours_is_left_when_a_call_returns(box: Box, pool: ocisbx.Pool) -> None:
     ours = directory(box, "ours")
-    for _ in range(20):
+    for _ in range(8):
         assert text(pool, "(sleep 1000; mkdir .vscode/x) & touch made", ours) == ""
         assert os.listdir(ours) == ["made"]
 
@@ -308,21 +308,25 @@ def test_a_swap_that_never_ends(box: Box, pool: ocisbx.Pool) -> None:
             time.sleep(0.0005)
             ours.unlink()
             aside.rename(ours)
-            time.sleep(0.003)
+            time.sleep(0.01)
 
     swapper = threading.Thread(target=swap)
     swapper.start()
-    seen = []
+    seen: list[bytes] = []
+    refused = 0
+    until = time.monotonic() + PATIENCE_S
     try:
-        for _ in range(100):
-            with contextlib.suppress(ocisbx.OcisbxError):
+        # Until some came through, and some were refused.
+        while (len(seen) < 10 or refused < 10) and time.monotonic() < until:
+            try:
                 seen.append(pool.run(["sh", "-c", "cat secret; touch made"], workspace=ours).stdout)
+            except ocisbx.OcisbxError:
+                refused += 1
     finally:
         over.set()
         swapper.join()
         secret.unlink()
-    # Some came through, some were refused.
-    assert 0 < len(seen) < 100
+    assert refused
     assert set(seen) == {b""}
     assert os.listdir(ours) == ["made"]
 
@@ -338,7 +342,7 @@ def test_a_member_that_ends_before_the_mount(box: Box, pool: ocisbx.Pool) -> Non
 
 
 # -------------------------------------------------------------------------------- other ways to it
-@native
+@one_of_them
 def test_with_limits_time_and_an_interpreter(box: Box, make: Make) -> None:
     ours = directory(box, "ours")
     # Where a host can hold it; elsewhere the result says that it does not.
@@ -375,7 +379,7 @@ def test_in_the_background_and_awaited(box: Box, pool: ocisbx.Pool) -> None:
 def test_many_calls_leave_nothing(box: Box, pool: ocisbx.Pool) -> None:
     """The box looks for descriptors, directories and processes."""
     places = [directory(box, f"place{number}") for number in range(3)]
-    for number in range(60):
+    for number in range(24):
         place = places[number % 3]
         assert text(pool, "ls | wc -l; touch $$", place).strip().isdigit()
 

@@ -195,7 +195,7 @@ def test_a_runtime_in_the_workspace(box: Box, make: Make, monkeypatch: pytest.Mo
     assert pool.run(["sh", "-c", written], workspace=box.workspace).exit_code != 0
 
 
-@native
+@one_of_them
 def test_a_served_pool(box: Box) -> None:
     path, ours = str(box.base / "pool"), box.base / "ours"
     ours.mkdir()
