@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.errors import CgroupError
 from ocisbx.probe.cgroups import read_text, unified_path
+from ocisbx.probe.speed import slowness
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable
 
+# On an ordinary machine; a slow one gets as many times more (probe.speed).
 TIMEOUT_S = 5.0
 REMEDY = "`systemctl --user status` tells how the manager does; `ocisbx doctor` what else there is"
 
@@ -41,21 +43,23 @@ def scope_name() -> str:
 
 
 def enter_scope(
-    buses: Iterable[str], timeout_s: float = TIMEOUT_S, own: str = "/proc/self/cgroup"
+    buses: Iterable[str], timeout_s: float | None = None, own: str = "/proc/self/cgroup"
 ) -> None:
     """Returns in the new scope; asks at each of the sockets until one answers.
 
     Raises:
-        CgroupError: none of them could do it within `timeout_s`.
+        CgroupError: none of them could do it within `timeout_s` (None: as long as this machine
+            may take).
     """
-    name, deadline = scope_name(), time.monotonic() + timeout_s
+    limit_s = TIMEOUT_S * slowness() if timeout_s is None else timeout_s
+    name, deadline = scope_name(), time.monotonic() + limit_s
     troubles = []
     for path in buses:
         try:
             with _Line(path, deadline) as line:
                 line.start_scope(name)
         except TimeoutError:
-            troubles.append(f"{path}: no answer within {timeout_s:g} s")
+            troubles.append(f"{path}: no answer within {limit_s:.3g} s")
         except (BrokenPipeError, ConnectionResetError):
             troubles.append(f"{path}: it went away meanwhile")
         except OSError as error:

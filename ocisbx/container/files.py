@@ -19,9 +19,9 @@ from ocisbx.container.model import (
 )
 from ocisbx.container.paths import is_below
 from ocisbx.container.policy import FREE, apply_rules, declare
-from ocisbx.container.rules import collect_rules, given_paths, led_to
+from ocisbx.container.rules import allowed_paths, collect_rules, given_paths, led_to
 from ocisbx.errors import ConfigError
-from ocisbx.host import Host, Link, PathFact, PathKind
+from ocisbx.host import Host, Link, PathFact, PathKind, Place
 from ocisbx.mounts import PER_CALL_PLACE, directory_wanted, is_per_call, parse_workspace
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ def choose_files(
     _check_workdir(layout, host, workdir, direct)
     layout.add_workdir(workdir)
     writable = [bind.source for bind in layout.binds if not bind.read_only]
-    paths.check_links(_named(host, merged), writable if direct is None else [*writable, direct])
+    writable += allowed_paths(rules, host.matches)
+    named = [*_named(host, merged), *_named_to_write(host, rules)]
+    paths.check_links(named, writable if direct is None else [*writable, direct])
     root = Root(directory=direct, read_only=read_only_root, nodes=() if direct else layout.nodes)
     policy = apply_rules(rules, host, root, (layout.binds, layout.tmpfs), given.sources)
     return Files(
@@ -256,7 +258,7 @@ def _allowed(
     for rule in rules:
         places = led_to(host, rule).places if rule.verb == "allow_write" else ()
         for place in places:
-            fact = PathFact(kind=place.kind, real=place.real, links=place.links)
+            fact = _fact(place)
             given = paths.check_volume(host, rule.written, fact, "filesystem.allow_write:")
             if not any(
                 isinstance(one, Bind)
@@ -296,11 +298,25 @@ def _workspace(host: Host, merged: SandboxConfig) -> tuple[Given, bool] | None:
     return paths.check_workspace(host, written), bool(value.read_only)
 
 
-def _named(host: Host, merged: SandboxConfig) -> dict[str, PathFact]:
-    """What the caller named of the host, by the name."""
+def _named(host: Host, merged: SandboxConfig) -> list[tuple[str, PathFact]]:
+    """What the caller named of the host, with the name."""
     names = [volume.source for volume in merged.volumes]
     if merged.rootfs not in (None, "host"):
         names.append(merged.rootfs or "")
     if (workspace := _workspace(host, merged)) is not None:
         names.append(workspace[0].written)
-    return {name: host.fact(name) for name in names}
+    return [(name, host.fact(name)) for name in names]
+
+
+def _named_to_write(host: Host, rules: Sequence[Rule]) -> list[tuple[str, PathFact]]:
+    """What `allow_write` leads to, with the pattern."""
+    return [
+        (f"filesystem.allow_write: {rule.written}", _fact(place))
+        for rule in rules
+        if rule.verb == "allow_write"
+        for place in led_to(host, rule).places
+    ]
+
+
+def _fact(place: Place) -> PathFact:
+    return PathFact(kind=place.kind, real=place.real, links=place.links)

@@ -10,7 +10,7 @@ from ocisbx.errors import ConfigError
 from ocisbx.host import Host, PathFact, PathKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable
 
 WAY_OUT = "--workspace DIR names another directory, --workspace none runs without one"
 
@@ -138,7 +138,7 @@ def check_volume(host: Host, source: str, fact: PathFact, noun: str = "volume") 
     return Given(source, fact)
 
 
-def check_links(named: Mapping[str, PathFact], writable: Collection[str]) -> None:
+def check_links(named: Iterable[tuple[str, PathFact]], writable: Collection[str]) -> None:
     """No path is named through a symlink that a payload could have put there.
 
     One call's payload replaces a directory of the workspace that is also a volume by a symlink to
@@ -147,7 +147,7 @@ def check_links(named: Mapping[str, PathFact], writable: Collection[str]) -> Non
     Raises:
         ConfigError: a symlink on the way lies in a directory that the payload can write.
     """
-    for name, fact in named.items():
+    for name, fact in named:
         for link in fact.links:
             if any(is_below(link.path, directory) for directory in writable):
                 raise ConfigError(

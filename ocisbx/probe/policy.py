@@ -48,7 +48,11 @@ def _find(pattern: str, *, deep: bool) -> Matches:
     top = look(base)
     if top.kind is PathKind.DIRECTORY:
         walk.enter(top.real, ())
-    places = tuple(look(path, deep=deep) for path in walk.found[:PLACES_LIMIT])
+    places = tuple(
+        place.model_copy(update={"links": (*top.links, *place.links)})
+        for path in walk.found[:PLACES_LIMIT]
+        for place in (look(path, deep=deep),)
+    )
     if len(walk.found) > PLACES_LIMIT:
         walk.cut = f"it matches more than {PLACES_LIMIT} paths"
     # A base that does not exist (yet) is a directory whose coming makes a difference.

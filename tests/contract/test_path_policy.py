@@ -190,6 +190,38 @@ def test_a_symlink_that_comes_in_between_gives_nothing_away(box: Box, outside: P
         (outside / "f").unlink()
 
 
+@pytest.mark.parametrize("allowed", ["sub", "{}/sub", "sub/*", "sub/s*"])
+def test_a_symlink_that_a_payload_left_is_no_allowance(
+    box: Box, outside: Path, allowed: str
+) -> None:
+    """What may be written in the workspace is replaced by a link to what may not be."""
+    pattern = allowed.format(box.workspace)
+    rules = {"allow_write": [pattern]}
+    steal = ["sh", "-c", f"cat sub/secret; echo y >sub/secret; echo y >{outside}/secret; true"]
+    for sandbox in (box.sandbox(filesystem=rules), box.sandbox()):
+        (box.workspace / "sub").mkdir()
+        link = f"rm -r sub; ln -s {outside} sub"
+        assert sandbox.run(["sh", "-c", link]).exit_code == 0
+        for again in (sandbox, box.sandbox(filesystem=rules)):
+            if again.config.filesystem.allow_write:
+                with pytest.raises(ConfigError, match="a symlink that the payload can change"):
+                    again.run(steal)
+        (box.workspace / "sub").unlink()
+
+
+def test_a_symlink_in_what_was_allowed_is_no_volume(box: Box, outside: Path) -> None:
+    """Of a workspace that is read-only a directory may be written, and a volume lies in it."""
+    (box.workspace / "sub/data").mkdir(parents=True)
+    options: dict[str, Any] = {
+        "workspace": f"{box.workspace}:ro",
+        "filesystem": {"allow_write": ["sub"]},
+    }
+    link = f"rmdir sub/data; ln -s {outside} sub/data"
+    assert box.run(["sh", "-c", link], **options).exit_code == 0
+    with pytest.raises(ConfigError, match="a symlink that the payload can change"):
+        box.run(["cat", "/data/secret"], volumes=[f"{box.workspace}/sub/data:/data"], **options)
+
+
 def test_missing_and_unfit_allowances(box: Box) -> None:
     for path in ("nowhere", "/nowhere/at/all", "/", "/proc/sys", str(box.run_directory / "ocisbx")):
         with pytest.raises(ConfigError):

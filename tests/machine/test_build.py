@@ -64,6 +64,8 @@ def test_interrupted_builds_leave_nothing_behind_and_two_at_once_build_once(fres
     with fresh.start("build", "-g", SUITE) as interrupted:
         wait_for(interrupted, "booting")
         interrupted.send_signal(signal.SIGINT)
+        # What it still says has to have a reader, or its exit code tells of that.
+        interrupted.communicate()
     assert interrupted.returncode == 130
     assert names(fresh) == sorted([*seeded, "lock"])
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ocisbx.cgroup.stats import read_counters
+from ocisbx.cgroup.stats import SOURCES, read_counters
 from ocisbx.result import Pressure
 from ocisbx.result import Termination as T
 from tests.box import eventually
@@ -175,7 +175,7 @@ def test_usage_grows_while_it_runs(box: Box) -> None:
         first = running.usage()
         assert eventually(lambda: processor_s(running.usage()) > 2 * processor_s(first), PATIENCE_S)
         second = running.usage()
-        counted = read_counters(str(cgroup_of(running.id)))
+        counted = read_counters(str(cgroup_of(running.id)), SOURCES)
         running.cancel()
         result = running.wait(PATIENCE_S)
     assert result is not None

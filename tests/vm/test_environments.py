@@ -134,7 +134,7 @@ def test_a_manager_that_does_not_answer(dies: bool) -> None:  # noqa: FBT001 -- 
     assert told["cgroups"]["way"] == "scope"
     error = told["used"]["error"]
     assert "the systemd user manager gave us no cgroup of our own" in error
-    assert dies or "no answer within 5 s" in error
+    assert dies or "no answer within " in error
     assert "remedy: " in error
 
 
