@@ -68,6 +68,12 @@ class Call(NamedTuple):
     start_timeout_s: float | None = None
     workdir: str | None = None
     user: tuple[int, int] | None = None
+    # On a terminal: rows and columns; None: 24 and 80.
+    size: tuple[int, int] | None = None
+    # The kind of terminal that it is (terminfo(5)), unless the payload is told otherwise.
+    term: str = "xterm"
+    # The caller reads and types by itself.
+    holds_terminal: bool = False
 
 
 class Clock:

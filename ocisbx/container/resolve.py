@@ -28,7 +28,7 @@ from ocisbx.container.model import (
 )
 from ocisbx.container.select import select_runtime
 from ocisbx.errors import Unsupported
-from ocisbx.quirks import find_quirks
+from ocisbx.quirks import find_quirks, lacks
 from ocisbx.result import EnforcementState
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ NOT_HERE: dict[str, tuple[str, str]] = {
         "the direct driver runs directories, not images",
         "unpack the image and give its directory with --rootfs DIR",
     ),
-    "terminal": ("this version has no terminals", "leave terminal out"),
 }
 
 
@@ -95,6 +94,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         confinement=confinement,
         limits=held,
         capture=_capture(merged),
+        terminal=_terminal(merged, runtime),
         commands=command_policy(merged),
         timeout_s=merged.timeout_s,
         grace_s=given(merged.grace_s, DEFAULT_GRACE_S),
@@ -217,6 +217,17 @@ def _environment(
         fixed={name: value for name, value in fixed.items() if name not in unset},
         inherit=tuple(name for name in inherit if name not in unset | set(merged.env.set)),
     )
+
+
+def _terminal(merged: SandboxConfig, runtime: RuntimeBinary) -> bool:
+    lack = lacks(runtime.name, runtime.version).get("a terminal is the payload's")
+    if merged.terminal and lack is not None:
+        raise Unsupported(
+            f"{runtime.name} {runtime.version} cannot give the payload a terminal",
+            why=lack.evidence,
+            remedy="use another runtime: --runtime auto",
+        )
+    return bool(merged.terminal)
 
 
 def _capture(merged: SandboxConfig) -> Capture:
