@@ -64,6 +64,8 @@ class Quirks(NamedTuple):
     user_kernel: bool = False
     # Sends a terminal only where it detaches from the container.
     terminal_detaches: bool = False
+    # Connects to a console socket whose path is longer than an address (unix(7)).
+    connects_to_long_paths: bool = False
     # How it may intercept system calls, in the order in which they are tried; kvm only when asked.
     platforms: tuple[str, ...] = ()
     # Takes `--network=none|host` instead of a namespace's absence.
@@ -121,6 +123,7 @@ GVISOR = Quirks(
 TABLE: tuple[Quirks, ...] = (
     Quirks(
         name="crun",
+        connects_to_long_paths=True,
         since=(1, 10),
         socket_args=("--preserve-fds", "1"),
         global_args=("--cgroup-manager=cgroupfs",),
@@ -136,6 +139,7 @@ TABLE: tuple[Quirks, ...] = (
     ),
     Quirks(
         name="crun",
+        connects_to_long_paths=True,
         since=(0,),
         socket_args=("--preserve-fds", "1"),
         global_args=("--cgroup-manager=cgroupfs",),
@@ -170,6 +174,7 @@ TABLE: tuple[Quirks, ...] = (
     ),
     Quirks(
         name="youki",
+        connects_to_long_paths=True,
         since=(0,),
         terminal_detaches=True,
         refuses_hybrid=True,

@@ -27,6 +27,7 @@ PARALLEL_PARTS = frozenset(
         "programs",
         "security",
         "sessions",
+        "terminal",
         "unit",
         "vm",
     }

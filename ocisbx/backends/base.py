@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
+    from ocisbx.terminal.transcript import Transcript
 
 # A runtime that has not started the container by then has hung, on an ordinary machine; on a slow
 # one it gets as many times more (probe.speed).
@@ -74,6 +75,8 @@ class Call(NamedTuple):
     term: str = "xterm"
     # The caller reads and types by itself.
     holds_terminal: bool = False
+    # Told what is shown and typed.
+    recorder: Transcript | None = None
 
 
 class Clock:

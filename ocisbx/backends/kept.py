@@ -122,12 +122,10 @@ def kept_plan(given: str, like: Plan | None = None) -> Plan:
             why="without the init nothing reports the command's end",
             remedy=f"ocisbx bundle rerun {shlex.quote(path)} runs it by the runtime alone",
         )
-    quirks = _quirks(path, like)
-    if process.get("terminal") and quirks.socket_args is None:
-        raise Unsupported(
-            f"{show(path)}: process.terminal cannot be used with this {quirks.name}",
-            remedy='set "terminal": false in its config.json',
-        )
+    terminal, quirks = bool(process.get("terminal")), _quirks(path, like)
+    if terminal and quirks.socket_args is None:
+        what = f"{show(path)}: process.terminal cannot be used with this {quirks.name}"
+        raise Unsupported(what, remedy='set "terminal": false in its config.json')
     root = os.path.join(path, document["root"]["path"])
     document["root"]["path"] = root
     placeholders = _placeholders(document)
@@ -148,7 +146,7 @@ def kept_plan(given: str, like: Plan | None = None) -> Plan:
             root_directory=root,
             share_root=False,
             verified=verified,
-            terminal=bool(process.get("terminal")),
+            terminal=terminal,
         )
     plan = _bare_plan(path, document, template, root)._replace(cgroup=cgroup)
     if not os.path.isdir(f"{path}/{COVERS}"):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ocisbx.backends.base import Call
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
+    from ocisbx.terminal.transcript import Transcript
 
 # After the payload's end: more than a terminal can hold (n_tty.c 4 KiB, its flip buffers 64 KiB).
 DRAIN_BYTES = 1 << 20
@@ -37,6 +38,8 @@ DRAIN_BYTES = 1 << 20
 
 class TerminalStream(OutputStream):
     """What a payload shows; the end is that nobody has its terminal open."""
+
+    recorder: Transcript | None = None
 
     def drain(self) -> None:
         """Everything that the terminal holds: who wrote there is dead, so it is bounded."""
@@ -51,22 +54,29 @@ class TerminalStream(OutputStream):
         data = read_some(fd)
         if data is None:
             raise BlockingIOError
+        if self.recorder is not None:
+            self.recorder.shown(data)
         return memoryview(data)
 
 
 class TerminalFeeder(InputFeeder):
     """Types what the caller gives; at its end, what the terminal takes for the end of a file."""
 
-    def __init__(self, fd: int, source: bytes | int) -> None:
+    def __init__(self, fd: int, source: bytes | int, recorder: Transcript | None) -> None:
         """As InputFeeder; a source that is a terminal types that itself."""
+        self._recorder = recorder
         self._last = b"\n"
         self._ended = isinstance(source, int) and os.isatty(source)
         super().__init__(fd, source)
 
     def _put(self, fd: int, data: memoryview) -> int:
+        # Before: what is typed may change it.
+        hidden = self._recorder is not None and get_modes(fd).hides_input
         written = write_some(fd, data)
         if written is None:
             raise BrokenPipeError
+        if self._recorder is not None:
+            self._recorder.typed(data[:written], hidden=hidden)
         if data and not written:
             raise BlockingIOError
         self._last = bytes(data[:written])[-1:] or self._last
@@ -110,18 +120,20 @@ class TerminalStdio(PayloadStdio):
         if self._sink is None:
             return
         sink, self._sink = self._sink, None
-        self.streams.append(
-            TerminalStream(
-                "stdout",
-                os.dup(controller_fd),
-                self._cap_bytes,
-                sink,
-                on_data=self._call.on_stdout,
-                on_limit=self._on_limit,
-            )
+        stream = TerminalStream(
+            "stdout",
+            os.dup(controller_fd),
+            self._cap_bytes,
+            sink,
+            on_data=self._call.on_stdout,
+            on_limit=self._on_limit,
         )
+        stream.recorder = self._call.recorder
+        self.streams.append(stream)
         if self._call.stdin is not None:
-            self.feeder = TerminalFeeder(os.dup(controller_fd), self._call.stdin)
+            self.feeder = TerminalFeeder(
+                os.dup(controller_fd), self._call.stdin, self._call.recorder
+            )
 
     def count(self, size: int) -> bool:
         """So many bytes more were read by a caller that holds the terminal; whether that is more
@@ -204,7 +216,11 @@ class TerminalExecution(OciExecution):
 
     @property
     def _console_address(self) -> str | None:
-        return None if self._console is None else self._console.address
+        if self._console is None:
+            return None
+        # Of a user namespace of its own, as the cell's, it may not look at our descriptors.
+        long = self._client.quirks.connects_to_long_paths
+        return self._console.path if long else self._console.address
 
     @property
     def _runtime_is_gone(self) -> bool:
@@ -218,7 +234,9 @@ class TerminalExecution(OciExecution):
         return found + [Watched(fd, select.POLLIN, self._take_console) for fd in listening]
 
     def _take_console(self) -> None:
-        assert self._console is not None
+        # The init may have said in the same turn that it is there.
+        if self._console is None:
+            return
         try:
             self._console.take(self.runtime_pid)
         except TerminalError as error:
@@ -263,3 +281,5 @@ class TerminalExecution(OciExecution):
     def _set_size(self, size: Size) -> None:
         if self.terminal.controller_fd >= 0 and self.verdict is None:
             set_size(self.terminal.controller_fd, size)
+            if self._call.recorder is not None:
+                self._call.recorder.resized(size)

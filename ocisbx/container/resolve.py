@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.container.files import Files
     from ocisbx.container.identity import Cell
+    from ocisbx.container.select import Wanted
     from ocisbx.host import Host, RuntimeBinary
     from ocisbx.quirks import Quirks
 
@@ -67,7 +68,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         Unsupported: a demand cannot be enforced here, and `allow_degraded` does not name it.
     """
     merged = _checked(merge_preset(config))
-    runtime = select_runtime(wanted := wanted_runtime(config), host)
+    runtime = _selected(merged, wanted := wanted_runtime(config), host)
     quirks = find_quirks(runtime.name, runtime.version)
     cell = identity.choose_cell(host, quirks)
     read_only_root = given(merged.isolation.read_only_root, level_of(merged).read_only_root)
@@ -94,7 +95,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         confinement=confinement,
         limits=held,
         capture=_capture(merged),
-        terminal=_terminal(merged, runtime),
+        terminal=bool(merged.terminal),
         commands=command_policy(merged),
         timeout_s=merged.timeout_s,
         grace_s=given(merged.grace_s, DEFAULT_GRACE_S),
@@ -107,6 +108,18 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         enforcement=dict(sorted(entries.items())),
         warnings=warnings,
     )
+
+
+def _selected(merged: SandboxConfig, wanted: Wanted, host: Host) -> RuntimeBinary:
+    runtime = select_runtime(wanted, host)
+    lack = lacks(runtime.name, runtime.version).get("a terminal is the payload's")
+    if merged.terminal and lack is not None:
+        raise Unsupported(
+            f"{runtime.name} {runtime.version} cannot give the payload a terminal",
+            why=lack.evidence,
+            remedy="use another runtime: --runtime auto",
+        )
+    return runtime
 
 
 def _has_cgroup(host: Host, quirks: Quirks, cell: Cell, held: Limits) -> bool:
@@ -217,17 +230,6 @@ def _environment(
         fixed={name: value for name, value in fixed.items() if name not in unset},
         inherit=tuple(name for name in inherit if name not in unset | set(merged.env.set)),
     )
-
-
-def _terminal(merged: SandboxConfig, runtime: RuntimeBinary) -> bool:
-    lack = lacks(runtime.name, runtime.version).get("a terminal is the payload's")
-    if merged.terminal and lack is not None:
-        raise Unsupported(
-            f"{runtime.name} {runtime.version} cannot give the payload a terminal",
-            why=lack.evidence,
-            remedy="use another runtime: --runtime auto",
-        )
-    return bool(merged.terminal)
 
 
 def _capture(merged: SandboxConfig) -> Capture:

@@ -9,7 +9,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from ocisbx.calls import Told, Waiting, conclude, given_call, turn
+from ocisbx.calls import Told, Waiting, conclude, given_call, refuse_terminal, turn
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Failure
 from ocisbx.pool.demand import Bounds
@@ -274,6 +274,7 @@ class Pool:
 
     def _make(self) -> Member:
         plan = self._sandbox.resolve()
+        refuse_terminal(plan, "a container of a pool")
         if find_quirks(plan.runtime.name, plan.runtime.version).socket_args is None:
             raise Unsupported(
                 f"{plan.runtime.name} {plan.runtime.version} cannot keep containers ready",

@@ -19,6 +19,7 @@ NAME: Final = "console"
 # unix(7): sun_path, with its NUL.
 ADDRESS_ROOM_BYTES: Final = 108
 _CREDENTIALS: Final = struct.Struct("3i")
+_INT: Final = struct.Struct("i")
 # Room for more than the one that we take: what is beyond it the kernel closes, and says so.
 _MOST_DESCRIPTORS: Final = 4
 _MESSAGE_ROOM: Final = 4096
@@ -29,20 +30,20 @@ _TIOCGPTN: Final = 0x80045430
 class ConsoleSocket:
     """A listening socket in `directory`, for one connection and one descriptor.
 
-    `address` is what a runtime is told. Every method raises TerminalError for what is not as it
-    has to be; whatever descriptors came are closed then.
+    `address` is what a runtime is told; one that can connect to longer ones, `path`. Every method
+    raises TerminalError for what is not as it has to be; what came is closed then.
     """
 
     def __init__(self, directory: str) -> None:
         """`directory` is ours alone; its path may be longer than a socket's address."""
-        self._path = f"{directory}/{NAME}"
+        self.path = f"{directory}/{NAME}"
         self._connection: socket.socket | None = None
         self._controller_fd: int | None = None
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._directory = -1
         try:
             self.address = self._bind(directory)
-            os.chmod(self._path, 0o600)
+            os.chmod(self.path, 0o600)
             self._listener.settimeout(0)
             self._listener.listen(2)
         except OSError as error:
@@ -89,13 +90,13 @@ class ConsoleSocket:
         self._connection = self._controller_fd = None
         self._directory = -1
         with contextlib.suppress(OSError):
-            os.unlink(self._path)
+            os.unlink(self.path)
 
     def _bind(self, directory: str) -> str:
         """Bind it; what a runtime is to be told."""
-        if len(os.fsencode(self._path)) < ADDRESS_ROOM_BYTES:
-            self._listener.bind(self._path)
-            return self._path
+        if len(os.fsencode(self.path)) < ADDRESS_ROOM_BYTES:
+            self._listener.bind(self.path)
+            return self.path
         # By the directory's descriptor: nobody's working directory changes.
         self._directory = os.open(directory, os.O_DIRECTORY | os.O_PATH | os.O_CLOEXEC)
         short = f"fd/{self._directory}/{NAME}"
@@ -123,8 +124,11 @@ class ConsoleSocket:
 
     def _receive(self, connection: socket.socket) -> None:
         try:
-            said, descriptors, flags, _ = socket.recv_fds(
-                connection, _MESSAGE_ROOM, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            # Not socket.recv_fds, which forgets its flags (Python 3.11).
+            said, control, flags, _ = connection.recvmsg(
+                _MESSAGE_ROOM,
+                socket.CMSG_LEN(_MOST_DESCRIPTORS * _INT.size),
+                socket.MSG_CMSG_CLOEXEC,
             )
         except BlockingIOError:
             return
@@ -132,6 +136,7 @@ class ConsoleSocket:
             raise TerminalError(
                 "the console socket cannot be read", why=error.strerror or str(error)
             ) from error
+        descriptors = _descriptors(control)
         try:
             _check(said, descriptors, flags)
         except TerminalError:
@@ -139,6 +144,15 @@ class ConsoleSocket:
                 os.close(descriptor)
             raise
         self._controller_fd = descriptors[0]
+
+
+def _descriptors(control: list[tuple[int, int, bytes]]) -> list[int]:
+    return [
+        number
+        for level, kind, data in control
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+        for (number,) in _INT.iter_unpack(data[: len(data) // _INT.size * _INT.size])
+    ]
 
 
 def _check(said: bytes, descriptors: list[int], flags: int) -> None:
