@@ -166,27 +166,36 @@ class Sandbox:
         size: tuple[int, int] = (24, 80),
         shell: bool = False,
         name: str | None = None,
+        transcript: str | None = None,
     ) -> Terminal:
         """Start one command on a terminal of `size` (rows, columns), which the caller then reads
-        and types on; the context's exit ends it. Errors as `run`; TerminalError: the runtime did
-        not hand over the terminal."""
+        and types on; the context's exit ends it. `transcript`: a file to be made, asciicast v2.
+        Errors as `run`; TerminalError: the runtime did not hand over the terminal."""
         from ocisbx.spawned import spawn_plan  # noqa: PLC0415 -- for terminals only
         from ocisbx.terminal.device import check_size  # noqa: PLC0415 -- as above
         from ocisbx.terminal.terminal import Terminal  # noqa: PLC0415 -- as above
+        from ocisbx.terminal.transcript import Transcript  # noqa: PLC0415 -- as above
 
         call = self._call(command, shell=shell, name=name)
-        call = call._replace(size=check_size(*size), holds_terminal=True)
+        checked = check_size(*size)
+        call = call._replace(size=checked, holds_terminal=True)
         if self._terminals is None:
             self._terminals = Sandbox(self.config, terminal=True)
         plan = self._terminals.resolve()
-        program = spawn_plan(
-            plan,
-            call,
-            resolve_s=self._terminals.resolve_s,
-            audit=self._audit,
-            renewal=self._terminals.renewal(),
-        )
-        return Terminal(program)
+        told = None if transcript is None else Transcript(transcript, checked, call.term)
+        try:
+            program = spawn_plan(
+                plan,
+                call,
+                resolve_s=self._terminals.resolve_s,
+                audit=self._audit,
+                renewal=self._terminals.renewal(),
+            )
+        except BaseException:
+            if told is not None:
+                told.close()
+            raise
+        return Terminal(program, told)
 
     def create(
         self,

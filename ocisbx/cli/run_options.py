@@ -135,7 +135,8 @@ directory only.
   --timeout SECONDS           then TERM, and KILL after --grace SECONDS (2)
   --max-output BYTES          a stream (64M); --on-output-limit truncate|kill
   --max-sandboxes N           of yours at once; --wait SECONDS for a turn
-  -i, -t                      forward stdin, else it is empty; a terminal
+  -i, --interactive           forward stdin, else it is empty
+  -t, --tty                   a terminal; --transcript FILE of it (asciicast)
   --isolation LEVEL           privileged, baseline, restricted; --read-only
   --cap-add, --cap-drop NAME  capabilities(7); --seccomp default|none|FILE
   -u, --user UID[:GID]        who it is inside; default 0, which is you outside
@@ -145,9 +146,7 @@ directory only.
   --name NAME, --posture      for ps and inspect; say what is withheld
   --dry-run, --host FILE      print config.json, run nothing
   --json, --no-audit          print one RunResult object; not in the log
-  --transcript FILE           what -t showed and took, as asciicast v2
-  --pool PATH                 in a container of `ocisbx pool serve`; not in this
-                              version: --image
+  --pool PATH                 of `ocisbx pool serve`; not yet: --image
 
 examples:
   ocisbx run -- make test

@@ -91,14 +91,16 @@ class AsyncTerminal:
             raise ExpectTimeout(message, why="the program has not printed more") from None
         return bytes(found)
 
-    async def send(self, text: str | bytes, *, timeout_s: float | None = None) -> int:
+    async def send(
+        self, text: str | bytes, *, timeout_s: float | None = None, secret: bool = False
+    ) -> int:
         """As `Terminal.send`."""
         data = text.encode() if isinstance(text, str) else text
         rest = memoryview(data)
         try:
             async with asyncio.timeout(timeout_s):
                 while rest:
-                    written = self.terminal.write_some(rest)
+                    written = self.terminal.write_some(rest, secret=secret)
                     rest = rest[written:]
                     if not written:
                         await self._event(writing=True)
@@ -111,10 +113,12 @@ class AsyncTerminal:
             raise ExpectTimeout(message, why="the program does not read them") from None
         return len(data)
 
-    async def sendline(self, text: str | bytes = "", *, timeout_s: float | None = None) -> int:
+    async def sendline(
+        self, text: str | bytes = "", *, timeout_s: float | None = None, secret: bool = False
+    ) -> int:
         """As `Terminal.sendline`."""
         data = text.encode() if isinstance(text, str) else text
-        return await self.send(data + b"\n", timeout_s=timeout_s)
+        return await self.send(data + b"\n", timeout_s=timeout_s, secret=secret)
 
     async def sendcontrol(self, character: str) -> int:
         """As `Terminal.sendcontrol`: a key is never waited for."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ocisbx.result import RunResult
     from ocisbx.terminal.device import Modes, Size
+    from ocisbx.terminal.transcript import Transcript
 
 # How long a wait may be before it is looked whether the program has ended, whose terminal may be
 # held open by nobody whom we see.
@@ -65,8 +66,10 @@ class Terminal:
     call `read_some`.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, transcript: Transcript | None = None) -> None:
+        """`transcript` is told what is shown and typed, and closed at the end."""
         self._program = program
+        self._transcript = transcript
         # Read already, and not given out yet.
         self._kept = bytearray()
         self._at_end = program.controller_fd < 0
@@ -134,6 +137,8 @@ class Terminal:
         """
         size = check_size(rows, columns)
         set_size(self._open_fd(), size)
+        if self._transcript is not None:
+            self._transcript.resized(size)
 
     # ------------------------------------------------------------------------------- reading
     def read_some(self, size: int = READ_BYTES) -> bytes | None:
@@ -184,22 +189,29 @@ class Terminal:
         return bool(data)
 
     # -------------------------------------------------------------------------------- typing
-    def write_some(self, data: bytes | memoryview) -> int:
-        """Type as much as goes; how many bytes that were, 0: none now. Never waits.
+    def write_some(self, data: bytes | memoryview, *, secret: bool = False) -> int:
+        """Type as much as goes; how many bytes that were, 0: none now. Never waits. No transcript
+        tells what is `secret`, or typed while a line is read and not shown.
 
         Raises:
             ExpectEOF: nobody has the terminal open any more.
             TerminalError: it was closed under us.
         """
         ended = self._at_end and self._program.has_ended
+        # Before: what is typed may change it.
+        hidden = secret or (self._transcript is not None and not ended and self.hides_input)
         written = None if ended else write_some(self._open_fd(), data)
         if written is None or (not written and self._program.has_ended):
             raise ExpectEOF("the program has ended, nobody reads what is typed")
+        if self._transcript is not None and written:
+            self._transcript.typed(data[:written], hidden=hidden)
         return written
 
-    def send(self, text: str | bytes, *, timeout_s: float | None = None) -> int:
+    def send(
+        self, text: str | bytes, *, timeout_s: float | None = None, secret: bool = False
+    ) -> int:
         """Type it; how many bytes that were. What the program prints meanwhile stays to be read, up
-        to 1 MiB.
+        to 1 MiB. `secret`: as of `write_some`.
 
         Raises:
             ExpectEOF: nobody has the terminal open any more.
@@ -210,7 +222,7 @@ class Terminal:
         deadline = _deadline(timeout_s)
         rest = memoryview(data)
         while rest:
-            written = self.write_some(rest)
+            written = self.write_some(rest, secret=secret)
             rest = rest[written:]
             if not written and not self._wait_for(select.POLLOUT | select.POLLIN, deadline):
                 raise ExpectTimeout(
@@ -222,10 +234,12 @@ class Terminal:
                 self.set_aside()
         return len(data)
 
-    def sendline(self, text: str | bytes = "", *, timeout_s: float | None = None) -> int:
+    def sendline(
+        self, text: str | bytes = "", *, timeout_s: float | None = None, secret: bool = False
+    ) -> int:
         """As `send`, and a newline."""
         data = text.encode() if isinstance(text, str) else text
-        return self.send(data + b"\n", timeout_s=timeout_s)
+        return self.send(data + b"\n", timeout_s=timeout_s, secret=secret)
 
     def sendcontrol(self, character: str) -> int:
         """Type Ctrl and this: a letter, or one of `@[\\]^_?`. Errors as `send`.
@@ -267,8 +281,7 @@ class Terminal:
             return None
         while not self._at_end and self.set_aside():
             pass
-        self._at_end = True
-        return self._program.finish()
+        return self._finish()
 
     def close(self) -> None:
         """End the program if it still runs (SIGTERM, the grace, SIGKILL); idempotent. Raises
@@ -281,8 +294,13 @@ class Terminal:
                 self._program.wait(None)
             elif self._wait_for(select.POLLIN, None):
                 self.set_aside()
+        self._finish()
+
+    def _finish(self) -> RunResult:
         self._at_end = True
-        self._program.finish()
+        if self._transcript is not None:
+            self._transcript.close()
+        return self._program.finish()
 
     # --------------------------------------------------------------------------------- below
     def _open_fd(self) -> int:
@@ -303,6 +321,8 @@ class Terminal:
             data = b""
         if data:
             self._program.count(len(data))
+            if self._transcript is not None:
+                self._transcript.shown(data)
         self._at_end = data == b""
         return data
 

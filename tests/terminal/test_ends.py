@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import resource
 import select
@@ -291,3 +292,29 @@ def test_a_runtime_without_terminals_is_refused(box: Box, runtime: RuntimeBinary
 
 
 assert ABLE
+
+
+def test_a_transcript_tells_no_secret(box: Box) -> None:
+    path = box.base / "cast"
+    script = "stty -echo; printf '? '; read a; stty echo; echo $((${#a})); read b; echo over"
+    with box.sandbox().spawn(["sh", "-c", script], transcript=str(path)) as terminal:
+        until(terminal, b"? ")
+        terminal.sendline("first")
+        until(terminal, b"5\r\n")
+        terminal.sendline("open")
+        assert terminal.read(timeout_s=20) == b"open\r\nover\r\n"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[0]["version"] == 2
+    assert [data for _, code, data in lines[1:] if code in "im"] == ["input was hidden", "open\n"]
+    assert "first" not in path.read_text()
+
+
+def test_a_transcript_leaves_out_what_is_called_secret(box: Box) -> None:
+    path = box.base / "cast"
+    script = "stty raw -echo; printf up; head -c 6 >/dev/null"
+    with box.sandbox().spawn(["sh", "-c", script], transcript=str(path)) as terminal:
+        until(terminal, b"up")
+        assert not terminal.hides_input
+        terminal.sendline("hide!", secret=True)
+        assert terminal.read(timeout_s=20) == b""
+    assert "hide" not in path.read_text()
