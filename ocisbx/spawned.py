@@ -164,11 +164,16 @@ def spawn_plan(
         if failed and (second := choose_again(plan, renewal)) is not None:
             started.stack.close()
             started = _start(second, call, slot)
+            execution = started.execution
         # The container is taken away first, then its slot is free.
         whole = stack.pop_all()
         whole.push(started.stack.pop_all())
     started = started._replace(stack=whole)
-    return Spawned(started, call, started_at, resolve_s=resolve_s, audit=audit)
+    spawned = Spawned(started, call, started_at, resolve_s=resolve_s, audit=audit)
+    if isinstance(execution.verdict, Failure):
+        # Raises what it was.
+        spawned.finish()
+    return spawned
 
 
 def _start(plan: Plan, call: Call, slot: Slot | None) -> Started:

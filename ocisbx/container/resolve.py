@@ -68,8 +68,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         Unsupported: a demand cannot be enforced here, and `allow_degraded` does not name it.
     """
     merged = _checked(merge_preset(config))
-    runtime = _selected(merged, wanted := wanted_runtime(config), host)
-    quirks = find_quirks(runtime.name, runtime.version)
+    runtime, quirks = _selected(merged, wanted := wanted_runtime(config), host)
     cell = identity.choose_cell(host, quirks)
     read_only_root = given(merged.isolation.read_only_root, level_of(merged).read_only_root)
     who, who_entry, warnings = identity.choose_identity(
@@ -110,7 +109,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
     )
 
 
-def _selected(merged: SandboxConfig, wanted: Wanted, host: Host) -> RuntimeBinary:
+def _selected(merged: SandboxConfig, wanted: Wanted, host: Host) -> tuple[RuntimeBinary, Quirks]:
     runtime = select_runtime(wanted, host)
     lack = lacks(runtime.name, runtime.version).get("a terminal is the payload's")
     if merged.terminal and lack is not None:
@@ -119,7 +118,7 @@ def _selected(merged: SandboxConfig, wanted: Wanted, host: Host) -> RuntimeBinar
             why=lack.evidence,
             remedy="use another runtime: --runtime auto",
         )
-    return runtime
+    return runtime, find_quirks(runtime.name, runtime.version)
 
 
 def _has_cgroup(host: Host, quirks: Quirks, cell: Cell, held: Limits) -> bool:
