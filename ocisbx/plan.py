@@ -205,7 +205,9 @@ class Plan(NamedTuple):
         So is what is not UTF-8 (Python holds it as lone surrogates): JSON cannot say it.
         """
         inherited = {
-            name: caller[name] for name in self.inherit if name in caller and _is_text(caller[name])
+            name: value
+            for name in self.inherit
+            if (value := caller.get(name)) is not None and _is_text(value)
         }
         shown = {"TERM": term} if self.terminal else {}
         merged = {**shown, **self.environment, **inherited, **extra}
