@@ -193,9 +193,9 @@ def resident_bytes() -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_many_at_once_by_one_thread(box: Box) -> None:
-    """A user has 200 session keyrings (kernel.keys.maxkeys), one for each container, and other tests
-    run beside this one: MANY may be more where they do not. On the others each is a process of
-    many megabytes."""
+    """A user has 200 session keyrings (kernel.keys.maxkeys), one for each container, and other
+    tests run beside this one: MANY may be more where they do not. On the others each is a process
+    of many megabytes."""
     count = int(os.environ.get("MANY", "60")) if box.runtime.name == "crun" else 20
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count * DESCRIPTORS)), hard))
