@@ -11,7 +11,7 @@ from ocisbx.backends.base import Call
 from ocisbx.backends.oci import OciBackend
 from ocisbx.capture import check_input
 from ocisbx.cgroup.box import limit_name
-from ocisbx.errors import CgroupError, InvalidState, OcisbxError, RuntimeFailed
+from ocisbx.errors import CgroupError, InvalidState, OcisbxError, Unsupported
 from ocisbx.outcome import Failure
 from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
@@ -141,10 +141,10 @@ def conclude(told: Told, started_at: str, *, resolve_s: float, audit: bool) -> R
     """The result of a call that has ended, with its line in the audit log.
 
     Raises:
-        RuntimeFailed: it was not the payload that ended.
+        RuntimeFailed, TerminalError: it was not the payload that ended.
     """
     if isinstance(told.verdict, Failure):
-        raise RuntimeFailed(
+        raise told.execution.failure(
             told.verdict.what,
             why=told.verdict.why,
             remedy=f"`ocisbx doctor` checks this host; the runtime was {told.plan.runtime.path}",
@@ -153,6 +153,15 @@ def conclude(told: Told, started_at: str, *, resolve_s: float, audit: bool) -> R
     if audit:
         note(result, told.plan)
     return result
+
+
+def refuse_terminal(plan: Plan, where: str) -> None:
+    """Raise Unsupported where a plan wants a terminal that nobody would hold."""
+    if plan.terminal:
+        raise Unsupported(
+            f"{where} has no terminal in this version",
+            remedy="leave -t (`terminal`) out, or use ocisbx run -it, or Sandbox.spawn",
+        )
 
 
 def note(result: RunResult, plan: Plan) -> None:

@@ -54,6 +54,7 @@ STAGES: dict[int, str] = {
     4: "the command cannot be executed",
     5: "Landlock cannot be set up",
     6: "the command cannot become that user: the container has not the right to change ids",
+    7: "the command cannot have the terminal",
 }
 
 

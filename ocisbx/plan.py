@@ -176,6 +176,7 @@ class Plan(NamedTuple):
     max_output_bytes: int
     on_output_limit: Literal["truncate", "kill"]
     combine: bool
+    terminal: bool
     commands: CommandPolicy
     enforcement: dict[str, Enforced]
     warnings: tuple[str, ...]
@@ -197,9 +198,13 @@ class Plan(NamedTuple):
         return all(guard.holds() for guard in self.guards)
 
     def payload_environment(
-        self, caller: Mapping[str, str], extra: Mapping[str, str] = MappingProxyType({})
+        self,
+        caller: Mapping[str, str],
+        extra: Mapping[str, str] = MappingProxyType({}),
+        term: str = "xterm",
     ) -> list[str]:
-        """`NAME=value` lines; what the caller does not have is left out, `extra` wins.
+        """`NAME=value` lines; what the caller does not have is left out, `extra` wins. `term`: what
+        TERM says of a terminal, where nothing else does.
 
         So is what is not UTF-8 (Python holds it as lone surrogates): JSON cannot say it.
         """
@@ -208,7 +213,8 @@ class Plan(NamedTuple):
             for name in self.inherit
             if (value := caller.get(name)) is not None and _is_text(value)
         }
-        merged = {**self.environment, **inherited, **extra}
+        shown = {"TERM": term} if self.terminal else {}
+        merged = {**shown, **self.environment, **inherited, **extra}
         return [f"{name}={value}" for name, value in merged.items()]
 
     def standing_config(

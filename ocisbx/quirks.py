@@ -62,6 +62,10 @@ class Quirks(NamedTuple):
     # Answers the payload's system calls itself, in user space: nothing inside reaches the host's
     # kernel but what this runtime asks of it.
     user_kernel: bool = False
+    # Sends a terminal only where it detaches from the container.
+    terminal_detaches: bool = False
+    # Connects to a console socket whose path is longer than an address (unix(7)).
+    connects_to_long_paths: bool = False
     # How it may intercept system calls, in the order in which they are tried; kvm only when asked.
     platforms: tuple[str, ...] = ()
     # Takes `--network=none|host` instead of a namespace's absence.
@@ -119,6 +123,7 @@ GVISOR = Quirks(
 TABLE: tuple[Quirks, ...] = (
     Quirks(
         name="crun",
+        connects_to_long_paths=True,
         since=(1, 10),
         socket_args=("--preserve-fds", "1"),
         global_args=("--cgroup-manager=cgroupfs",),
@@ -134,6 +139,7 @@ TABLE: tuple[Quirks, ...] = (
     ),
     Quirks(
         name="crun",
+        connects_to_long_paths=True,
         since=(0,),
         socket_args=("--preserve-fds", "1"),
         global_args=("--cgroup-manager=cgroupfs",),
@@ -145,6 +151,7 @@ TABLE: tuple[Quirks, ...] = (
     Quirks(
         name="runc",
         since=(1, 2),
+        terminal_detaches=True,
         # 7.9 MiB: `runc init` is a Go program, and counts as the container.
         memory_floor_bytes=12 * MIB,
         pids_floor=8,
@@ -157,6 +164,7 @@ TABLE: tuple[Quirks, ...] = (
     Quirks(
         name="runc",
         since=(0,),
+        terminal_detaches=True,
         # 12.6 MiB: it copies itself into memory first.
         memory_floor_bytes=16 * MIB,
         pids_floor=8,
@@ -166,7 +174,9 @@ TABLE: tuple[Quirks, ...] = (
     ),
     Quirks(
         name="youki",
+        connects_to_long_paths=True,
         since=(0,),
+        terminal_detaches=True,
         refuses_hybrid=True,
         starts_in_bundle=True,
         swaps_masks=True,
@@ -337,6 +347,22 @@ LACKS: tuple[Lack, ...] = (
         "flag provided but not defined: -pass-fd",
         "exit codes as the runtime tells them: above 128 they count as signals, 126 and 127 as the "
         "payload's own; no usage but wall_s; its own messages stand in the payload's stderr",
+    ),
+    Lack(
+        "runsc", (20240101,), "a terminal is the payload's",
+        "without --pass-fd nobody can tell when the payload may start, nor its size before that",
+        "refused, or the next runtime of the list",
+    ),
+    Lack(
+        "runsc", (), "the payload leads the terminal's session",
+        "TIOCSCTTY: EPERM, once process 1 has given it up (TIOCNOTTY)",
+        "a process group of process 1's session, in the foreground: job control, Ctrl-C, Ctrl-Z "
+        "and /dev/tty work",
+    ),
+    Lack(
+        "runsc", (), "tty(1) names the terminal",
+        "not a tty: it is no file of its /dev/pts",
+        "isatty(3) says yes, and /dev/tty is the terminal",
     ),
     Lack(
         "runsc", (20240101,), "network host",

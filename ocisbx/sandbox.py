@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ocisbx.plan import Plan
     from ocisbx.result import RunResult
     from ocisbx.running import AsyncRunning, Running
+    from ocisbx.terminal.asynchronous import AsyncTerminal
+    from ocisbx.terminal.terminal import Terminal
 
     OnData = Callable[[bytes], None] | None
 
@@ -51,14 +53,17 @@ class Sandbox:
         self._audit = audit
         self._start_timeout_s = start_timeout_s
         self._plan: Plan | None = None
-        self._resolve_s = 0.0
+        # How long the last of it took.
+        self.resolve_s = 0.0
+        # The same with a terminal, for `spawn`.
+        self._terminals: Sandbox | None = None
 
     def __enter__(self) -> Self:
         self.resolve()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._plan = None
+        self._plan = self._terminals = None
 
     def resolve(self) -> Plan:
         """The compiled plan; compiled anew only when something that it rests on has changed.
@@ -71,7 +76,7 @@ class Sandbox:
         plan = self._plan
         if plan is None or not plan.holds():
             plan = self._plan = self._compile()
-        self._resolve_s = time.monotonic() - started
+        self.resolve_s = time.monotonic() - started
         return plan
 
     def renewal(self) -> Renewal:
@@ -119,7 +124,7 @@ class Sandbox:
         return run_plan(
             plan,
             call,
-            resolve_s=self._resolve_s,
+            resolve_s=self.resolve_s,
             audit=self._audit,
             renewal=self.renewal(),
         )
@@ -145,7 +150,7 @@ class Sandbox:
         call = self._call(command, **options)
         plan = self.resolve()
         plan.commands.check(call.argv)
-        resolve_s, audit = self._resolve_s, self._audit
+        resolve_s, audit = self.resolve_s, self._audit
         from ocisbx.running import Running  # noqa: PLC0415 -- threads, for those who start only
 
         return Running(
@@ -159,6 +164,44 @@ class Sandbox:
                 waiting=Waiting(pause),
             )
         )
+
+    def spawn(
+        self,
+        command: Sequence[str] | str,
+        *,
+        size: tuple[int, int] = (24, 80),
+        shell: bool = False,
+        name: str | None = None,
+        transcript: str | None = None,
+    ) -> Terminal:
+        """Start one command on a terminal of `size` (rows, columns), which the caller then reads
+        and types on; the context's exit ends it. `transcript`: a file to be made, asciicast v2.
+        Errors as `run`; TerminalError: the runtime did not hand over the terminal."""
+        from ocisbx.spawned import spawn_plan  # noqa: PLC0415 -- for terminals only
+        from ocisbx.terminal.device import check_size  # noqa: PLC0415 -- as above
+        from ocisbx.terminal.terminal import Terminal  # noqa: PLC0415 -- as above
+        from ocisbx.terminal.transcript import Transcript  # noqa: PLC0415 -- as above
+
+        call = self._call(command, shell=shell, name=name)
+        checked = check_size(*size)
+        call = call._replace(size=checked, holds_terminal=True)
+        if self._terminals is None:
+            self._terminals = Sandbox(self.config, terminal=True)
+        plan = self._terminals.resolve()
+        told = None if transcript is None else Transcript(transcript, checked, call.term)
+        try:
+            program = spawn_plan(
+                plan,
+                call,
+                resolve_s=self._terminals.resolve_s,
+                audit=self._audit,
+                renewal=self._terminals.renewal(),
+            )
+        except BaseException:
+            if told is not None:
+                told.close()
+            raise
+        return Terminal(program, told)
 
     def create(
         self,
@@ -179,7 +222,7 @@ class Sandbox:
         plan = self.resolve()
         with handle_of(os.getpid() if die_with_parent else None) as parent:
             options = Options(
-                start=False, audit=self._audit, resolve_s=self._resolve_s, parent=parent
+                start=False, audit=self._audit, resolve_s=self.resolve_s, parent=parent
             )
             made = launch(plan, call, self.renewal(), options)
         return Container.find(cast("str", made))
@@ -254,6 +297,12 @@ class AsyncSandbox:
         from ocisbx.running import AsyncRunning  # noqa: PLC0415 -- as above
 
         return AsyncRunning(partial(self._sandbox.begin, command, **options))
+
+    def spawn(self, command: Sequence[str] | str, **options: Any) -> AsyncTerminal:  # noqa: ANN401 -- typed where they arrive
+        """As `Sandbox.spawn`: `async with sandbox.spawn(...) as terminal`, or `await` it."""
+        from ocisbx.terminal.asynchronous import AsyncTerminal  # noqa: PLC0415 -- as above
+
+        return AsyncTerminal(partial(self._sandbox.spawn, command, **options))
 
 
 _sandboxes: dict[tuple[str, str], Sandbox] = {}

@@ -30,6 +30,7 @@ PARALLEL_PARTS = frozenset(
         "programs",
         "security",
         "sessions",
+        "terminal",
         "unit",
         "vm",
     }

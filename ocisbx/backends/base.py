@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
+    from ocisbx.terminal.transcript import Transcript
 
 # A runtime that has not started the container by then has hung, on an ordinary machine; on a slow
 # one it gets as many times more (probe.speed).
@@ -68,6 +69,14 @@ class Call(NamedTuple):
     start_timeout_s: float | None = None
     workdir: str | None = None
     user: tuple[int, int] | None = None
+    # On a terminal: rows and columns; None: 24 and 80.
+    size: tuple[int, int] | None = None
+    # The kind of terminal that it is (terminfo(5)), unless the payload is told otherwise.
+    term: str = "xterm"
+    # The caller reads and types by itself.
+    holds_terminal: bool = False
+    # Told what is shown and typed.
+    recorder: Transcript | None = None
 
 
 class Clock:

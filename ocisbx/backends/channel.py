@@ -94,7 +94,7 @@ class InitChannel:
         }
         try:
             if command is None:
-                wire.send_go(self._socket, **given)
+                wire.send_go(self._socket, **given, terminal=stdio.is_terminal)
             else:
                 wire.send_run(self._socket, command, **given)
         except (BrokenPipeError, ConnectionResetError):

@@ -17,6 +17,7 @@ from ocisbx.backends.channel import InitChannel
 from ocisbx.backends.endings import Escalation, Ways, measured
 from ocisbx.backends.wishes import Wishes
 from ocisbx.command import LOOK_S
+from ocisbx.errors import RuntimeFailed
 from ocisbx.init import protocol
 from ocisbx.init.wire import Command
 from ocisbx.outcome import End, Evidence, Failure, Reason, StartFailure, Verdict, classify
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from ocisbx.backends.base import Call
     from ocisbx.backends.stdio import PayloadStdio
+    from ocisbx.errors import OcisbxError
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
 
@@ -68,6 +70,10 @@ class Driven:
         self._exited: protocol.Exited | None = None
         self._timeout_at: float | None = None
         self._cleanup_at: float | None = None
+        # What a failure of it is raised as.
+        self.failure: type[OcisbxError] = RuntimeFailed
+        # The payload's pid in the container.
+        self.payload_pid = 0
         # Why it was given up before the payload ran.
         self._given_up = ""
 
@@ -216,6 +222,7 @@ class Driven:
             self._on_ready(received.pid)
         elif isinstance(packet, protocol.Started):
             self._started = True
+            self.payload_pid = packet.pid
             self._tell(Step.RUNNING)
         elif isinstance(packet, protocol.Failed):
             self._on_report(StartFailure(packet.stage, packet.errno))

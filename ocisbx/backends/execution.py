@@ -92,12 +92,18 @@ class OciExecution(Driven):
                 stdio={0: null, 1: self._printed, 2: self._printed},
                 socket=theirs.fileno(),
                 cgroup=self._entered,
+                console=self._console_address,
             )
         finally:
             theirs.close()
             os.close(null)
         self._timeout_at = time.monotonic() + self._patience.limit_s
         self._tell(Step.RUNTIME_STARTED)
+
+    @property
+    def _console_address(self) -> str | None:
+        """Where the runtime sends the container's terminal; None: it has none."""
+        return None
 
     def wait_ready(self) -> Failure | None:
         """Drive it until it waits for a command; what failed, where it never will."""
@@ -254,13 +260,18 @@ class OciExecution(Driven):
 
     def _advance(self, now: float) -> None:
         assert self._child is not None
-        if self._child.status is not None and not self._ready:
+        if self._runtime_is_gone and not self._ready:
             # What a dead runtime left half made holds the socket, and will never be ready.
             self._cleanup_at = self._cleanup_at or now + SETTLE_S
         if self._nudge_at is not None and now >= self._nudge_at:
             self._nudge_at = now + NUDGE_S
             self._child.kill(signal.SIGCHLD)
         super()._advance(now)
+
+    @property
+    def _runtime_is_gone(self) -> bool:
+        assert self._child is not None
+        return self._child.status is not None
 
     def _moments(self) -> list[float | None]:
         return [*super()._moments(), self._nudge_at]

@@ -111,7 +111,7 @@ def kept_plan(given: str, like: Plan | None = None) -> Plan:
 
     Raises:
         BundleError: it is no valid bundle, or not one of ocisbx's.
-        Unsupported: it wants a terminal.
+        Unsupported: it wants a terminal, which its runtime cannot give it.
     """
     path = os.path.abspath(given)
     document = checked_config(path)
@@ -122,12 +122,10 @@ def kept_plan(given: str, like: Plan | None = None) -> Plan:
             why="without the init nothing reports the command's end",
             remedy=f"ocisbx bundle rerun {shlex.quote(path)} runs it by the runtime alone",
         )
-    if process.get("terminal"):
-        raise Unsupported(
-            f"{show(path)}: process.terminal cannot be used here",
-            why="this version has no terminals",
-            remedy='set "terminal": false in its config.json',
-        )
+    terminal, quirks = bool(process.get("terminal")), _quirks(path, like)
+    if terminal and quirks.socket_args is None:
+        what = f"{show(path)}: process.terminal cannot be used with this {quirks.name}"
+        raise Unsupported(what, remedy='set "terminal": false in its config.json')
     root = os.path.join(path, document["root"]["path"])
     document["root"]["path"] = root
     placeholders = _placeholders(document)
@@ -137,7 +135,7 @@ def kept_plan(given: str, like: Plan | None = None) -> Plan:
     cgroup, template = _place(
         document,
         always=like is not None and like.cgroup is not None,
-        insists=_quirks(path, like).always_placed,
+        insists=quirks.always_placed,
     )
     own = ((f"{path}/{COVERS}", ANYWHERE, False), (f"{path}/{INIT_FILE}", INIT_NODE, False))
     if like is not None:
@@ -148,6 +146,7 @@ def kept_plan(given: str, like: Plan | None = None) -> Plan:
             root_directory=root,
             share_root=False,
             verified=verified,
+            terminal=terminal,
         )
     plan = _bare_plan(path, document, template, root)._replace(cgroup=cgroup)
     if not os.path.isdir(f"{path}/{COVERS}"):
@@ -210,6 +209,7 @@ def _bare_plan(path: str, document: dict[str, Any], template: Template, root: st
         max_output_bytes=settings.capture.max_bytes or DEFAULT_MAX_OUTPUT_BYTES,
         on_output_limit=settings.capture.on_limit or "truncate",
         combine=bool(settings.capture.combine),
+        terminal=bool(document["process"].get("terminal")),
         commands=command_policy(settings),
         # What was asked for is not known of a file that anybody may have edited.
         enforcement={},

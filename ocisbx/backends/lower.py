@@ -43,6 +43,7 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         max_output_bytes=container.capture.max_bytes,
         on_output_limit=container.capture.on_limit,
         combine=container.capture.combine,
+        terminal=container.terminal,
         commands=container.commands,
         enforcement={
             name: Enforced(entry.requested, entry.actual, entry.state, entry.how)

@@ -85,8 +85,9 @@ def set_up(stack: contextlib.ExitStack, plan: Plan, call: Call) -> OciExecution:
         claim_name(call.name, container_id)
         stack.callback(release_name, call.name, container_id)
     execution: OciExecution
-    stdio = PayloadStdio(plan, call, bundle.path, lambda: execution.end_now(Reason.OUTPUT))
-    execution = execution_type(client)(
+    stdio_type, execution_type = types_for(plan, client)
+    stdio = stdio_type(plan, call, bundle.path, lambda: execution.end_now(Reason.OUTPUT))
+    execution = execution_type(
         container_id,
         plan,
         call,
@@ -119,20 +120,26 @@ def _fill_bundle(
         plan.template.fill(
             root=root,
             argv=call.argv,
-            environment=plan.payload_environment(call.environment, call.extra_environment),
+            environment=plan.payload_environment(
+                call.environment, call.extra_environment, call.term
+            ),
             cgroup=cgroup,
         )
     )
     return root
 
 
-def execution_type(client: RuntimeClient) -> type[OciExecution]:
-    """How a payload on this runtime is driven."""
+def types_for(plan: Plan, client: RuntimeClient) -> tuple[type[PayloadStdio], type[OciExecution]]:
+    """How a payload of this plan on this runtime is driven."""
+    if plan.terminal:
+        from ocisbx.backends.terminal import TerminalExecution, TerminalStdio  # noqa: PLC0415 -- for terminals
+
+        return TerminalStdio, TerminalExecution
     if client.quirks.socket_args is not None:
-        return OciExecution
+        return PayloadStdio, OciExecution
     from ocisbx.backends.unreported import UnreportedExecution  # noqa: PLC0415 -- for old gVisor
 
-    return UnreportedExecution
+    return PayloadStdio, UnreportedExecution
 
 
 def new_id() -> str:

@@ -35,6 +35,9 @@ class PayloadStdio:
     would see the end of the stream.
     """
 
+    # Whether the payload has the terminal that its runtime made instead.
+    is_terminal = False
+
     def __init__(
         self,
         plan: Plan,
@@ -65,17 +68,7 @@ class PayloadStdio:
         if not call.argv:
             return
         try:
-            self.stdout = self._output(
-                "stdout", _sink(call, call.stdout, directory, f"{prefix}stdout"), call.on_stdout
-            )
-            if not plan.combine:
-                self.stderr = self._output(
-                    "stderr",
-                    _sink(call, call.stderr, directory, f"{prefix}stderr"),
-                    call.on_stderr,
-                )
-            if call.stdin is not None or taken is not None:
-                self.stdin = self._input(b"" if call.stdin is None else call.stdin)
+            self._open(plan, call, directory, prefix)
         except BaseException:
             self.close()
             raise
@@ -113,6 +106,19 @@ class PayloadStdio:
         while self._taken is not None and self._taken.ends:
             os.close(self._taken.ends.popitem()[1])
 
+    def _open(self, plan: Plan, call: Call, directory: str, prefix: str) -> None:
+        self.stdout = self._output(
+            "stdout", make_sink(call, call.stdout, directory, f"{prefix}stdout"), call.on_stdout
+        )
+        if not plan.combine:
+            self.stderr = self._output(
+                "stderr",
+                make_sink(call, call.stderr, directory, f"{prefix}stderr"),
+                call.on_stderr,
+            )
+        if call.stdin is not None or self._taken is not None:
+            self.stdin = self._input(b"" if call.stdin is None else call.stdin)
+
     def _output(self, name: str, sink: Sink, on_data: Callable[[bytes], None] | None) -> int | None:
         """The payload's end; None: it has it already."""
         ours, theirs = os.pipe() if self._taken is None else (self._taken.ends.pop(name), None)
@@ -145,7 +151,8 @@ class PayloadStdio:
             os.fchown(descriptor, *self._owner)
 
 
-def _sink(call: Call, forward: int | None, directory: str, name: str) -> Sink:
+def make_sink(call: Call, forward: int | None, directory: str, name: str) -> Sink:
+    """Where a stream of this call goes. Raises as PayloadStdio."""
     if forward is not None:
         return ForwardSink(forward)
     return FileSink(call.keep_in or directory, name, lasting=call.keep_in is not None)

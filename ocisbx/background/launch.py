@@ -19,7 +19,7 @@ from ocisbx.background.request import (
     read_lines,
     send_request,
 )
-from ocisbx.calls import choose_again, launch_with_less
+from ocisbx.calls import choose_again, launch_with_less, refuse_terminal
 from ocisbx.cgroup.files import controllers_of
 from ocisbx.cgroup.place import settle
 from ocisbx.command import ENVIRONMENT, SpawnError, spawn
@@ -78,6 +78,7 @@ def launch(plan: Plan, call: Call, renewal: Renewal | None, options: Options) ->
     Raises:
         OcisbxError: it cannot be created, or started; nothing is left of it.
     """
+    refuse_terminal(plan, "a container in the background" if call.argv else "a session")
     if call.argv:
         plan.commands.check(call.argv)
 

@@ -153,12 +153,12 @@ class InputFeeder:
         if data:
             self._rest = memoryview(data)
         else:
-            self.close()
+            self._end()
 
     def _write(self) -> None:
         assert self._fd is not None
         try:
-            size = os.write(self._fd, self._rest)
+            size = self._put(self._fd, self._rest)
         except BlockingIOError:
             return
         except BrokenPipeError:
@@ -169,7 +169,15 @@ class InputFeeder:
         if self._rest and not self._grown:
             self._grow()
         if not self._rest and self._source is None:
-            self.close()
+            self._end()
+
+    def _put(self, fd: int, data: memoryview) -> int:
+        """How much was written. Raises BlockingIOError; BrokenPipeError: nobody reads any more."""
+        return os.write(fd, data)
+
+    def _end(self) -> None:
+        """All has been written."""
+        self.close()
 
     def _grow(self) -> None:
         self._grown = True

@@ -22,7 +22,6 @@ from ocisbx.cli.run import (
     extra_environment,
     find_plan,
     make_call,
-    refuse_later,
 )
 from ocisbx.cli.run_options import CALL, CONTAINER
 from ocisbx.command import SpawnError, become
@@ -130,7 +129,6 @@ def _make(options: dict[str, Any], words: list[str]) -> int:
     argv = check_command(words)
     if "output" not in options:
         raise ConfigError("-o DIR is missing", remedy=f"usage: {MAKE.usage}")
-    refuse_later(options)
     call = make_call(options, argv, extra_environment(options))
     put(keep_bundle(options["output"], find_plan(options), call) + "\n")
     return 0

@@ -16,7 +16,6 @@ from ocisbx.cli.run import (
     find_plan,
     make_call,
     parent_handle,
-    refuse_later,
     renewal_of,
     tell,
 )
@@ -52,6 +51,7 @@ FOREGROUND = {
     "posture": "ocisbx inspect --posture ID tells it of a container that runs",
     "dry-run": "leave -d out: nothing is run",
     "host": "leave -d out: nothing is run",
+    "transcript": "leave -d out: a container in the background has no terminal",
     "keep-bundle": "ocisbx bundle make -o DIR keeps one",
 }
 
@@ -69,7 +69,6 @@ def create_main(arguments: list[str]) -> int:
 
 def detach(options: Mapping[str, Any], words: list[str], began: float, *, start: bool) -> int:
     """Bring a command into the background and print the id; the exit code."""
-    refuse_later(options)
     for key, remedy in FOREGROUND.items():
         if key in options:
             raise ConfigError(f"--{key} is for the foreground", remedy=remedy)

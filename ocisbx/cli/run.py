@@ -15,8 +15,8 @@ from ocisbx.backends.base import Call
 from ocisbx.calls import Renewal, Waiting, run_plan
 from ocisbx.cli.options import parse, wants_help
 from ocisbx.cli.output import inert_json, printable, put, say
-from ocisbx.cli.run_options import CONTAINER, LATER, RUN
-from ocisbx.errors import ConfigError, InvalidState, RuntimeFailed, Unsupported
+from ocisbx.cli.run_options import CONTAINER, RUN
+from ocisbx.errors import ConfigError, InvalidState, RuntimeFailed, TerminalError
 from ocisbx.plan import fingerprint
 from ocisbx.plans import load_plan, plan_key, store_plan
 from ocisbx.probe.processes import handle_of
@@ -61,7 +61,6 @@ def run_main(arguments: list[str]) -> int:
         from ocisbx.cli.detached import detach  # noqa: PLC0415 -- for the background only
 
         return detach(options, parsed.words, started, start=True)
-    refuse_later(options)
     if "pool" in options:
         from ocisbx.cli.pooled import run_pooled  # noqa: PLC0415 -- for containers of a pool only
 
@@ -95,17 +94,6 @@ def run_main(arguments: list[str]) -> int:
             # A kept bundle is what it is.
             renewal=None if kept else renewal_of(options),
         )
-
-
-def refuse_later(options: Mapping[str, Any]) -> None:
-    """Refuse what this version cannot honour. Raises Unsupported."""
-    for key, needs in LATER.items():
-        if key in options:
-            raise Unsupported(
-                f"--{key} is not in this version",
-                why=f"it does not have {needs} yet",
-                remedy=f"leave --{key} out",
-            )
 
 
 def extra_environment(options: Mapping[str, Any]) -> dict[str, str]:
@@ -245,24 +233,30 @@ def execute(
     exit code."""
     interrupts.running = True
     hold: Hold = interrupts.hold
+    person: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
     if "posture" in options:
         from ocisbx.cli.posture import observed  # noqa: PLC0415 -- for --posture only
 
         call, hold = observed(plan, call, hold)
+    if plan.terminal or "transcript" in options:
+        from ocisbx.cli.terminal import sit_down  # noqa: PLC0415 -- for terminals only
+
+        person, call, hold = sit_down(plan, call, hold, options.get("transcript"))
     # What was imported lives to the end: without this, enabling begins with a 3 ms collection.
     gc.freeze()
     gc.enable()
     try:
-        result = run_plan(
-            plan,
-            call,
-            resolve_s=resolve_s,
-            audit="no-audit" not in options,
-            hold=hold,
-            renewal=renewal,
-            waiting=Waiting(interrupts.pause, say),
-        )
-    except RuntimeFailed:
+        with person:
+            result = run_plan(
+                plan,
+                call,
+                resolve_s=resolve_s,
+                audit="no-audit" not in options,
+                hold=hold,
+                renewal=renewal,
+                waiting=Waiting(interrupts.pause, say),
+            )
+    except (RuntimeFailed, TerminalError):
         if interrupts.count:
             # Ended before its payload could run.
             return EXIT_CANCELLED

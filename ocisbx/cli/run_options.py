@@ -111,11 +111,6 @@ FIELDS: dict[str, str] = {
 # Paths that may be given relative to the current directory, except for these words.
 RELATIVE: dict[str, tuple[str, ...]] = {"rootfs": ("host",), "seccomp": ("default", "none")}
 
-# Option: what it would need. Said plainly, and nothing is started.
-LATER: dict[str, str] = {
-    "transcript": "terminals and their transcripts",
-}
-
 TEXT = """\
 usage: ocisbx run [OPTIONS] [--] COMMAND [ARG...]
 
@@ -141,6 +136,7 @@ directory only.
   --max-output BYTES          a stream (64M); --on-output-limit truncate|kill
   --max-sandboxes N           of yours at once; --wait SECONDS for a turn
   -i, --interactive           forward stdin, else it is empty
+  -t, --tty                   a terminal; --transcript FILE of it (asciicast)
   --isolation LEVEL           privileged, baseline, restricted; --read-only
   --cap-add, --cap-drop NAME  capabilities(7); --seccomp default|none|FILE
   -u, --user UID[:GID]        who it is inside; default 0, which is you outside
@@ -150,8 +146,7 @@ directory only.
   --name NAME, --posture      for ps and inspect; say what is withheld
   --dry-run, --host FILE      print config.json, run nothing
   --json, --no-audit          print one RunResult object; not in the log
-  --pool PATH                 in a container of `ocisbx pool serve`; not in this
-                              version: -t, --image, --transcript
+  --pool PATH                 of `ocisbx pool serve`; not yet: --image
 
 examples:
   ocisbx run -- make test

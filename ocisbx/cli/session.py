@@ -12,7 +12,7 @@ from ocisbx.cli.options import JSON, Option, Parsed, Syntax, parse, refuse_words
 from ocisbx.cli.output import put, put_json, put_table, say
 from ocisbx.cli.prepare import build_config
 from ocisbx.cli.ps import background_row
-from ocisbx.cli.run import Interrupts, extra_environment, refuse_later
+from ocisbx.cli.run import Interrupts, extra_environment
 from ocisbx.cli.run_options import CALL, CONTAINER
 from ocisbx.errors import ConfigError
 from ocisbx.quantities import parse_seconds
@@ -118,7 +118,6 @@ def _new(options: dict[str, Any], words: list[str]) -> int:
         )
     if "worktree" in options and "workspace" in options:
         raise ConfigError("--worktree is the workspace", remedy="leave --workspace out")
-    refuse_later(options)
     config = build_config(options)
     if variables := extra_environment(options):
         config = config.updated({"env.set": {**config.env.set, **variables}})

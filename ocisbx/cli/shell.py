@@ -19,9 +19,9 @@ SHELL = Syntax(
     page="""\
 usage: ocisbx shell [RUN OPTIONS]
 
-A shell in a fresh container, destroyed when it ends. It has no terminal in this
-version: it reads lines and shows a prompt, and has no line editing, no job
-control and no full-screen programs; Ctrl-C ends it.
+A shell in a fresh container, destroyed when it ends. Where its input is a
+terminal it has one of its own, with job control and full-screen programs:
+Ctrl-D ends it. Else it reads what comes.
 
   RUN OPTIONS  those of `ocisbx run` (ocisbx run --help) but -i, -d, --json,
                --dry-run and --host
@@ -43,6 +43,6 @@ def shell_main(arguments: list[str]) -> int:
         raise ConfigError(
             f"{show(parsed.words[0])} is one word too many", remedy="ocisbx run -- COMMAND"
         )
-    # Without a terminal it would neither prompt nor know that somebody types.
-    prompt = ["-i"] if os.isatty(STDIN) else []
-    return run_main(["-i", *arguments, "--", "/bin/sh", *prompt])
+    # Containers of a pool have none.
+    terminal = ["-t"] if os.isatty(STDIN) and "pool" not in parsed.options else []
+    return run_main(["-i", *terminal, *arguments, "--", "/bin/sh"])

@@ -181,6 +181,7 @@ class ContainerConfig(Resolved):
     confinement: Confinement
     limits: Limits
     capture: Capture
+    terminal: bool
     commands: CommandPolicy
     timeout_s: float | None
     grace_s: float

@@ -28,13 +28,14 @@ from ocisbx.container.model import (
 )
 from ocisbx.container.select import select_runtime
 from ocisbx.errors import Unsupported
-from ocisbx.quirks import find_quirks
+from ocisbx.quirks import find_quirks, lacks
 from ocisbx.result import EnforcementState
 
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.container.files import Files
     from ocisbx.container.identity import Cell
+    from ocisbx.container.select import Wanted
     from ocisbx.host import Host, RuntimeBinary
     from ocisbx.quirks import Quirks
 
@@ -55,7 +56,6 @@ NOT_HERE: dict[str, tuple[str, str]] = {
         "the direct driver runs directories, not images",
         "unpack the image and give its directory with --rootfs DIR",
     ),
-    "terminal": ("this version has no terminals", "leave terminal out"),
 }
 
 
@@ -69,8 +69,7 @@ def resolve(config: SandboxConfig, host: Host, *, place: str | None = None) -> C
         Unsupported: a demand cannot be enforced here, and `allow_degraded` does not name it.
     """
     merged = _checked(merge_preset(config))
-    runtime = select_runtime(wanted := wanted_runtime(config), host)
-    quirks = find_quirks(runtime.name, runtime.version)
+    runtime, quirks = _selected(merged, wanted := wanted_runtime(config), host)
     cell = identity.choose_cell(host, quirks)
     read_only_root = given(merged.isolation.read_only_root, level_of(merged).read_only_root)
     who, who_entry, warnings = identity.choose_identity(
@@ -96,6 +95,7 @@ def resolve(config: SandboxConfig, host: Host, *, place: str | None = None) -> C
         confinement=confinement,
         limits=held,
         capture=_capture(merged),
+        terminal=bool(merged.terminal),
         commands=command_policy(merged),
         timeout_s=merged.timeout_s,
         grace_s=given(merged.grace_s, DEFAULT_GRACE_S),
@@ -108,6 +108,18 @@ def resolve(config: SandboxConfig, host: Host, *, place: str | None = None) -> C
         enforcement=dict(sorted(entries.items())),
         warnings=warnings,
     )
+
+
+def _selected(merged: SandboxConfig, wanted: Wanted, host: Host) -> tuple[RuntimeBinary, Quirks]:
+    runtime = select_runtime(wanted, host)
+    lack = lacks(runtime.name, runtime.version).get("a terminal is the payload's")
+    if merged.terminal and lack is not None:
+        raise Unsupported(
+            f"{runtime.name} {runtime.version} cannot give the payload a terminal",
+            why=lack.evidence,
+            remedy="use another runtime: --runtime auto",
+        )
+    return runtime, find_quirks(runtime.name, runtime.version)
 
 
 def _has_cgroup(host: Host, quirks: Quirks, cell: Cell, held: Limits) -> bool:

@@ -39,6 +39,19 @@ static void fill_stdio(void)
 			SYS4(openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
 }
 
+/* Without one, no payload: the driver waits for it on the other end. */
+static void take_terminal(struct init *init)
+{
+	long result = terminal_release(init);
+
+	if (result == 0)
+		return;
+	report_pair(OSBX_TYPE_FAILED, OSBX_COMMAND_PAYLOAD, OSBX_STAGE_TERMINAL,
+		    (unsigned int)-result);
+	wait_for_end(init);
+	sys_exit(EXIT_FAILED);
+}
+
 /* GO, or RUN without a channel: what this container is for. Returns 0 for what is something else. */
 static int is_order(struct init *init, struct packet *packet)
 {
@@ -57,10 +70,12 @@ static int is_order(struct init *init, struct packet *packet)
 		abandon(init, RECEIVED_MALFORMED);
 	flags = runs ? packet->run.flags : packet->body.first;
 	if (flags & ~(OSBX_GO_STDIN | OSBX_GO_STDOUT | OSBX_GO_STDERR | OSBX_GO_COMBINE |
-		      (runs ? OSBX_GO_STORED : 0)) ||
+		      (runs ? OSBX_GO_STORED : OSBX_GO_TERMINAL)) ||
 	    !assign_descriptors(launch, packet, flags, &fds) ||
 	    (runs && !run_prepare(launch, packet, fds.store)))
 		abandon(init, RECEIVED_MALFORMED);
+	if (flags & OSBX_GO_TERMINAL)
+		take_terminal(init);
 	return 1;
 }
 
@@ -96,10 +111,8 @@ static void prepare_stdio(struct init *init, struct packet *order)
 {
 	if (init->driven) {
 		wait_for_order(init, order);
-	} else if (SYS3(ioctl, 0, TIOCNOTTY, 0) == 0) {
-		init->launch.own_terminal = 1;
-		while (next_signal(init))
-			;
+	} else {
+		terminal_release(init);
 	}
 }
 

@@ -30,7 +30,13 @@ struct packet {
 	int fds[PACKET_FDS];
 };
 
+/* Whose the terminal becomes that the runtime gave: nobody's; the payload's, which leads a session of
+ * its own; the payload's in our session, where the kernel does not let a session give it up. */
+enum terminal { TERMINAL_NONE, TERMINAL_SESSION, TERMINAL_GROUP };
+
 enum received { RECEIVED_PACKET, RECEIVED_NOTHING, RECEIVED_HANGUP, RECEIVED_MALFORMED };
+
+struct init;
 
 struct launch {
 	char **argv;
@@ -45,7 +51,7 @@ struct launch {
 	int stdio[STDIO_COUNT];
 	int null_stdin;
 	int combine;
-	int own_terminal;
+	enum terminal terminal;
 	/* written by the child, which shares our memory until its exec */
 	volatile unsigned int stage;
 	volatile unsigned int error;
@@ -56,6 +62,13 @@ struct launch {
 long clone_child(unsigned long flags, void (*function)(void *), void *argument);
 /* Returns the payload's pid, or 0 with `stage` and `error` set. */
 int launch_payload(struct launch *launch);
+
+/* init_terminal.c: takes the terminal from our session, for the payload's; 0, or a negative errno. */
+long terminal_release(struct init *init);
+/* Takes it back, for a payload in our session. */
+long terminal_retake(struct launch *launch);
+/* In the payload's process: a session, or a process group, of its own, which has the terminal. */
+long terminal_acquire(const struct launch *launch);
 
 /* init_landlock.c: the kernel's ABI, or a negative errno. */
 long landlock_abi(void);

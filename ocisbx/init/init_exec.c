@@ -144,10 +144,10 @@ static void child(void *argument)
 {
 	struct launch *launch = argument;
 	sigset none = 0;
-	long result = SYS0(setsid);
+	long result = terminal_acquire(launch);
 
 	if (result < 0)
-		child_fail(launch, OSBX_STAGE_STDIO, result);
+		child_fail(launch, OSBX_STAGE_TERMINAL, result);
 	if (launch->null_stdin) {
 		result = SYS4(openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC, 0);
 		if (result < 0)
@@ -176,8 +176,6 @@ static void child(void *argument)
 		if (result < 0)
 			child_fail(launch, OSBX_STAGE_CHDIR, result);
 	}
-	if (launch->own_terminal)
-		SYS3(ioctl, 0, TIOCSCTTY, 0);
 	SYS4(rt_sigprocmask, SIG_SETMASK, &none, 0, sizeof none);
 	if (launch->rules[0][1] == 'w') {
 		result = landlock_confine(launch->rules);
@@ -192,7 +190,7 @@ long clone_child(unsigned long flags, void (*function)(void *), void *argument)
 	return clone_onto(flags, child_stack + sizeof child_stack, function, argument);
 }
 
-int launch_payload(struct launch *launch)
+static int start_child(struct launch *launch)
 {
 	long pid;
 
@@ -205,4 +203,16 @@ int launch_payload(struct launch *launch)
 		return 0;
 	}
 	return launch->stage ? 0 : (int)pid;
+}
+
+/* gVisor holds a terminal that was given up for the first session's still, and refuses it to any
+ * other (EPERM). */
+int launch_payload(struct launch *launch)
+{
+	int pid = start_child(launch);
+
+	if (launch->stage != OSBX_STAGE_TERMINAL || launch->error != EPERM ||
+	    launch->terminal != TERMINAL_SESSION || terminal_retake(launch) < 0)
+		return pid;
+	return start_child(launch);
 }

@@ -79,7 +79,7 @@ int assign_descriptors(struct launch *launch, const struct packet *packet, unsig
 		fds->store = packet->fds[next++];
 	if (flags & OSBX_GO_CHANNEL && next < PACKET_FDS)
 		fds->channel = packet->fds[next++];
-	launch->null_stdin = !(flags & OSBX_GO_STDIN);
+	launch->null_stdin = !(flags & (OSBX_GO_STDIN | OSBX_GO_TERMINAL));
 	launch->combine = !!(flags & OSBX_GO_COMBINE);
 	return next == packet->fd_count;
 }
@@ -129,7 +129,9 @@ int start_command(struct init *init, struct packet *packet)
 		report_pair(OSBX_TYPE_STARTED, OSBX_COMMAND_PAYLOAD,
 			    (unsigned int)init->reaper.payload, 0);
 		packet_close_fds(packet);
-		release_stdio();
+		/* A terminal that nobody holds open is at its end; a program may open /dev/tty anew. */
+		if (init->launch.terminal == TERMINAL_NONE)
+			release_stdio();
 	}
 	return 0;
 }

@@ -37,6 +37,8 @@
 /* RUN only: the strings come in a file, the command has a channel of its own */
 #define OSBX_GO_STORED 16
 #define OSBX_GO_CHANNEL 32
+/* GO only: stdin, stdout and stderr are the terminal that the runtime gave the init */
+#define OSBX_GO_TERMINAL 64
 
 #define OSBX_TARGET_PAYLOAD 0
 #define OSBX_TARGET_GROUP 1
@@ -48,6 +50,7 @@
 #define OSBX_STAGE_EXEC 4
 #define OSBX_STAGE_LANDLOCK 5
 #define OSBX_STAGE_USER 6
+#define OSBX_STAGE_TERMINAL 7
 
 #define OSBX_KIND_EXITED 1
 #define OSBX_KIND_SIGNALED 2

@@ -54,9 +54,12 @@ class Type(IntEnum):
 
 
 class GoFlag(IntFlag):
-    """Which descriptors come with GO or RUN, in this order; COMBINE makes stderr the same as
+    (
+        """Which descriptors come with GO or RUN, in this order; COMBINE makes stderr the same as
     stdout. With RUN only: STORED, its strings are in a file; CHANNEL, it reports over a socket of
-    its own."""
+    its own. With GO only: TERMINAL, all three are the terminal that the runtime gave the init."""
+        ""
+    )
 
     STDIN = 1
     STDOUT = 2
@@ -64,6 +67,7 @@ class GoFlag(IntFlag):
     COMBINE = 8
     STORED = 16
     CHANNEL = 32
+    TERMINAL = 64
 
 
 class Target(IntEnum):
@@ -83,6 +87,7 @@ class Stage(IntEnum):
     EXEC = 4
     LANDLOCK = 5
     USER = 6
+    TERMINAL = 7
 
 
 class Kind(IntEnum):

@@ -28,6 +28,7 @@
 #define NR_geteuid 107
 #define NR_getegid 108
 #define NR_setsid 112
+#define NR_setpgid 109
 #define NR_prctl 157
 #define NR_mount 165
 #define NR_clock_gettime 228
@@ -72,6 +73,7 @@
 #define NR_geteuid 175
 #define NR_getegid 177
 #define NR_setsid 157
+#define NR_setpgid 154
 #define NR_prctl 167
 #define NR_mount 40
 #define NR_clock_gettime 113
@@ -205,6 +207,7 @@
 #define MAP_PRIVATE 2
 #define MAP_ANONYMOUS 0x20
 #define TIOCSCTTY 0x540e
+#define TIOCSPGRP 0x5410
 #define TIOCNOTTY 0x5422
 #define SFD_CLOEXEC O_CLOEXEC
 #define SFD_NONBLOCK 04000

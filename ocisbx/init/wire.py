@@ -63,15 +63,17 @@ def send_go(
     stdout: int | None = None,
     stderr: int | None = None,
     combine: bool = False,
+    terminal: bool = False,
 ) -> None:
     """Starts the payload with these descriptors; the caller keeps, and closes, its own copies.
 
-    Without stdin the payload reads /dev/null; without stdout or stderr it has the init's own.
+    Without stdin the payload reads /dev/null; without stdout or stderr it has the init's own; with
+    `terminal` all three are the one that the runtime made.
     Raises OSError when the init is gone.
     """
     given = {GoFlag.STDIN: stdin, GoFlag.STDOUT: stdout, GoFlag.STDERR: stderr}
     flags, fds = _flagged(given, combine=combine)
-    _send(sock, Go(flags), fds)
+    _send(sock, Go(flags | GoFlag.TERMINAL if terminal else flags), fds)
 
 
 def _flagged(given: Mapping[GoFlag, int | None], *, combine: bool) -> tuple[GoFlag, list[int]]:

@@ -10,7 +10,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from ocisbx.calls import Told, Waiting, conclude, given_call, note, turn
+from ocisbx.calls import Told, Waiting, conclude, given_call, note, refuse_terminal, turn
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Failure
 from ocisbx.pool.demand import Bounds
@@ -281,6 +281,7 @@ class Pool:
 
     def _make(self) -> Member:
         plan = self._sandbox.resolve()
+        refuse_terminal(plan, "a container of a pool")
         if find_quirks(plan.runtime.name, plan.runtime.version).socket_args is None:
             raise Unsupported(
                 f"{plan.runtime.name} {plan.runtime.version} cannot keep containers ready",

@@ -55,9 +55,15 @@ class RuntimeClient(NamedTuple):
             *arguments,
         ]
 
-    def run_args(self, container_id: str, bundle: str, *, socket: bool) -> list[str]:
-        """`run` in the foreground: one exec where create, start and delete are three."""
-        handed = (self.quirks.socket_args or ()) if socket else ()
+    def run_args(
+        self, container_id: str, bundle: str, *, socket: bool, console: str | None = None
+    ) -> list[str]:
+        """`run` in the foreground, where it can be: one exec where create, start and delete are
+        three."""
+        handed = [*(self.quirks.socket_args or ())] if socket else []
+        if console is not None:
+            handed += ["--detach"] if self.quirks.terminal_detaches else []
+            handed += ["--console-socket", console]
         return self.argv("run", *handed, "--bundle", bundle, container_id)
 
     def spawn_run(
@@ -68,14 +74,16 @@ class RuntimeClient(NamedTuple):
         stdio: Mapping[int, int],
         socket: int | None,
         cgroup: str | None = None,
+        console: str | None = None,
     ) -> command.Child:
         """Start `run`; `stdio` and `socket` are our descriptors for the runtime, `cgroup` is the
-        directory of the one that it shall run in itself.
+        directory of the one that it shall run in itself, `console` the socket to which it sends the
+        container's terminal.
 
         Raises:
             RuntimeMissing: the binary is gone or cannot be executed.
         """
-        argv = self.run_args(container_id, bundle, socket=socket is not None)
+        argv = self.run_args(container_id, bundle, socket=socket is not None, console=console)
         descriptors = dict(stdio)
         if socket is not None:
             descriptors[SOCKET_FD] = socket

@@ -56,7 +56,7 @@ def _process(container: ContainerConfig, argv: list[str], environment: list[str]
     # capabilities(7): the ambient set is what survives the execve of an unprivileged uid; it
     # cannot hold what the inheritable set does not, and CVE-2022-29162 asks for neither.
     return Process(
-        terminal=False,
+        terminal=container.terminal,
         user=User(uid=container.identity.uid, gid=container.identity.gid),
         args=(INIT_TARGET, *rules, "--", *argv),
         env=tuple(environment),

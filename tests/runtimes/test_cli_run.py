@@ -69,7 +69,8 @@ sys.exit(code)
         (["--runtime", "/nonexistent/crun", "true"], 125),
         (["-m", "5", "true"], 125),
         (["-v", "/proc", "true"], 125),
-        (["-t", "true"], 125),
+        (["-t", "sh", "-c", "[ -t 0 ] && exit 6"], 6),
+        (["--transcript", "x", "true"], 125),
         (["-e", "=x", "true"], 125),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ocisbx.init import protocol, wire
-from ocisbx.init.protocol import GoFlag, Ready, Started
+from ocisbx.init.protocol import Failed, GoFlag, Ready, Stage, Started
 from tests.runtimes.init_container import NATIVE, Bundle, Container, Runtime
 
 if TYPE_CHECKING:
@@ -51,6 +52,17 @@ def test_a_malformed_order_ends_the_container(runtime: Runtime, name: str, tmp_p
         socket.send_fds(container.sock, [data], [0] * count)
         assert container.wait() == 125
         assert wire.receive(container.sock) is None
+
+
+@one_native
+def test_a_terminal_that_is_not_there_is_told(runtime: Runtime, tmp_path: Path) -> None:
+    with Container(Bundle(tmp_path, runtime, WAITING)) as container:
+        container.expect(Ready)
+        container.sock.send(protocol.encode(protocol.Go(GoFlag.TERMINAL)))
+        failed = container.expect(Failed)
+        assert failed == Failed(Stage.TERMINAL, errno.ENOTTY)
+        wire.send_end(container.sock)
+        assert container.wait() == 125
 
 
 @one_native

@@ -13,9 +13,9 @@ from ocisbx.cli import VERBS, carry_out
 from ocisbx.cli.bundle import VERBS as BUNDLE_VERBS
 from ocisbx.cli.options import HELP, Option, Parsed, Syntax, parse, render_help
 from ocisbx.cli.output import printable
-from ocisbx.cli.run import config_path, extra_environment, refuse_later
-from ocisbx.cli.run_options import CALL, CONTAINER, FIELDS, LATER, RUN, TEXT
-from ocisbx.errors import ConfigError, Unsupported
+from ocisbx.cli.run import config_path, extra_environment
+from ocisbx.cli.run_options import CALL, CONTAINER, FIELDS, RUN, TEXT
+from ocisbx.errors import ConfigError
 
 SCREEN_LINES = 40
 SCREEN_COLUMNS = 80
@@ -90,7 +90,6 @@ def test_every_option_is_used_once() -> None:
     keys = [option.key for option in (*CONTAINER, *CALL, HELP)]
     assert len(keys) == len(set(keys))
     assert set(FIELDS) < {option.key for option in CONTAINER}
-    assert set(LATER) < {option.key for option in CALL}
     assert not set(VERBS) & set(VERBS_TO_COME)
 
 
@@ -107,12 +106,6 @@ def test_a_help_text_has_usage_options_and_examples() -> None:
         "examples:",
         "  ocisbx x -o y",
     ]
-
-
-@pytest.mark.parametrize("key", LATER)
-def test_what_comes_later_is_said(key: str) -> None:
-    with pytest.raises(Unsupported, match=f"--{key} is not in this version"):
-        refuse_later({key: True})
 
 
 def test_variables_come_from_files_options_and_the_caller(

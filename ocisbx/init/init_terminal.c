@@ -1,0 +1,43 @@
+/* The terminal that the runtime gave process 1, which leads the session that it controls: it becomes
+ * the payload's, with which job control works, and Ctrl-C, as at a login.
+ */
+#include "init.h"
+
+/* A session's leader that gives its terminal up is sent SIGHUP and SIGCONT (ioctl_tty(2)): none of
+ * the payload's. */
+long terminal_release(struct init *init)
+{
+	long result = SYS3(ioctl, 0, TIOCNOTTY, 0);
+
+	if (result < 0)
+		return result;
+	init->launch.terminal = TERMINAL_SESSION;
+	while (next_signal(init))
+		;
+	return 0;
+}
+
+long terminal_retake(struct launch *launch)
+{
+	launch->terminal = TERMINAL_GROUP;
+	return SYS3(ioctl, 0, TIOCSCTTY, 0);
+}
+
+/* The signals are blocked still: a process group of the background may call TIOCSPGRP then. */
+long terminal_acquire(const struct launch *launch)
+{
+	long result;
+	int group;
+
+	if (launch->terminal != TERMINAL_GROUP) {
+		result = SYS0(setsid);
+		if (result < 0 || launch->terminal == TERMINAL_NONE)
+			return result;
+		return SYS3(ioctl, 0, TIOCSCTTY, 0);
+	}
+	result = SYS2(setpgid, 0, 0);
+	if (result < 0)
+		return result;
+	group = (int)SYS0(getpid);
+	return SYS3(ioctl, 0, TIOCSPGRP, &group);
+}

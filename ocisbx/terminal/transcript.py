@@ -1,0 +1,85 @@
+"""A transcript of a terminal: asciicast v2 (docs.asciinema.org/manual/asciicast/v2), so that
+`asciinema play FILE` shows what a person would have seen.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+from ocisbx.errors import ConfigError
+from ocisbx.values import show
+
+if TYPE_CHECKING:
+    from ocisbx.terminal.device import Size
+
+# In place of what was typed and not shown: its length is not told either.
+HIDDEN: Final = "input was hidden"
+
+
+class Transcript:
+    """A file of mode 0600 that did not exist before; each event is there as soon as it happened."""
+
+    def __init__(self, path: str, size: Size, term: str) -> None:
+        """Raises ConfigError: the file exists, or cannot be made."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._fd = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"the transcript {show(path)} cannot be made",
+                why=(error.strerror or "").lower(),
+                remedy="give a name that is free, in a directory that you may write",
+            ) from error
+        self._started = time.monotonic()
+        # A character may come in two parts.
+        self._shown = codecs.getincrementaldecoder("utf-8")("replace")
+        self._typed = codecs.getincrementaldecoder("utf-8")("replace")
+        self._is_hidden = False
+        self._write(
+            {
+                "version": 2,
+                "width": size.columns,
+                "height": size.rows,
+                "timestamp": int(time.time()),
+                "env": {"TERM": term},
+            }
+        )
+
+    def shown(self, data: bytes | memoryview) -> None:
+        """The program printed this."""
+        self._event("o", self._shown.decode(bytes(data)))
+
+    def typed(self, data: bytes | memoryview, *, hidden: bool) -> None:
+        """This was typed; `hidden`: nothing of it may be told but that there was some."""
+        if not hidden:
+            self._event("i", self._typed.decode(bytes(data)))
+        elif not self._is_hidden:
+            self._event("m", HIDDEN)
+        self._is_hidden = hidden
+
+    def resized(self, size: Size) -> None:
+        """The terminal has this size now."""
+        self._event("r", f"{size.columns}x{size.rows}")
+
+    def close(self) -> None:
+        """Idempotent."""
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _event(self, code: str, data: str) -> None:
+        if data:
+            self._write([round(time.monotonic() - self._started, 6), code, data])
+
+    def _write(self, line: object) -> None:
+        rest = memoryview(json.dumps(line, ensure_ascii=True).encode() + b"\n")
+        while rest and self._fd >= 0:
+            try:
+                rest = rest[os.write(self._fd, rest) :]
+            except OSError:
+                # A full disk ends the transcript, not the program that it is of.
+                self.close()
