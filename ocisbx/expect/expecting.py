@@ -15,7 +15,7 @@ from pexpect import EOF, TIMEOUT
 from ocisbx.errors import ExpectEOF, ExpectTimeout
 from ocisbx.expect.ends import size_of
 from ocisbx.expect.hidden import Hidden
-from ocisbx.expect.patterns import Pattern, compile_pattern
+from ocisbx.expect.patterns import Pattern, as_pattern
 from ocisbx.expect.searching import is_over, left, readable
 from ocisbx.expect.spawn import Spawn
 from ocisbx.values import show
@@ -130,7 +130,7 @@ class _Face:
 
     def _look_for(self, patterns: Any) -> Callable[[], int | None]:  # noqa: ANN401 -- as above
         several = list(patterns) if isinstance(patterns, (list, tuple)) else [patterns]
-        compiled = [compile_pattern(pattern) for pattern in several]
+        compiled = [as_pattern(pattern) for pattern in several]
 
         def look() -> int | None:
             text = self._draw().view().text

@@ -100,6 +100,22 @@ def compile_pattern(text: str | bytes, flags: int = re.DOTALL) -> Pattern:
         raise _refused(text, "it is nested too deeply, or too large") from None
 
 
+def as_pattern(given: Any, flags: int = re.DOTALL, *, text: bool = True) -> Pattern:  # noqa: ANN401 -- as pexpect's
+    """A pattern of a text, of bytes, or of a compiled one, for a `text` or for bytes.
+
+    `flags` are for what is not compiled. Raises ConfigError.
+    """
+    if isinstance(given, Pattern):
+        return given
+    if isinstance(given, re.Pattern):
+        given, flags = given.pattern, given.flags & ~re.UNICODE
+    if text and isinstance(given, bytes):
+        given = given.decode()
+    elif not text and isinstance(given, str):
+        given = given.encode()
+    return compile_pattern(given, flags)
+
+
 def _refused(text: str | bytes, why: str, remedy: str = SYNTAX_REMEDY) -> ConfigError:
     return ConfigError(f"{show(text)} is not a pattern", why=why, remedy=remedy)
 

@@ -21,7 +21,7 @@ from pexpect.spawnbase import SpawnBase
 
 from ocisbx.errors import TerminalError
 from ocisbx.expect.ends import Descriptor, Terminal, control_character, echoes, end_of_file
-from ocisbx.expect.patterns import Pattern, compile_pattern
+from ocisbx.expect.patterns import Pattern, as_pattern
 from ocisbx.expect.searching import BoundedExpecter, Searcher, is_over, left
 
 if TYPE_CHECKING:
@@ -175,6 +175,11 @@ class Spawn(_SpawnBase):
         self.feed(text)
         return True
 
+    def take_in(self, data: bytes) -> None:
+        """Output that somebody else read from the terminal, as if it had been read here."""
+        self._remember(data)
+        self.feed(self._decoder.decode(data))
+
     def feed(self, text: Any) -> None:  # noqa: ANN401 -- bytes or str
         """Append to what the next expect looks at."""
         self._before.write(text)
@@ -224,18 +229,12 @@ class Spawn(_SpawnBase):
         return [self._compile(pattern) for pattern in patterns]
 
     def _compile(self, pattern: Any) -> Any:  # noqa: ANN401 -- as pexpect's
-        if pattern in (EOF, TIMEOUT) or isinstance(pattern, Pattern):
+        if pattern in (EOF, TIMEOUT):
             return pattern
-        flags = re.DOTALL | (re.IGNORECASE if self.ignorecase else 0)
-        if isinstance(pattern, re.Pattern):
-            pattern, flags = pattern.pattern, pattern.flags & ~re.UNICODE
-        elif not isinstance(pattern, self.allowed_string_types):
+        if not isinstance(pattern, (*self.allowed_string_types, re.Pattern, Pattern)):
             self._pattern_type_err(pattern)
-        if self.encoding is None and isinstance(pattern, str):
-            pattern = pattern.encode()
-        elif self.encoding is not None and isinstance(pattern, bytes):
-            pattern = pattern.decode()
-        return compile_pattern(pattern, flags)
+        flags = re.DOTALL | (re.IGNORECASE if self.ignorecase else 0)
+        return as_pattern(pattern, flags, text=self.encoding is not None)
 
     def expect_list(  # type: ignore[override]
         self,
