@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ocisbx.cli.expect import tell_report
 from ocisbx.errors import ConfigError, InvalidState
 from ocisbx.expect.engine import PRIVATE
 from ocisbx.expect.runner import AsyncScriptRun, ScriptRun, run_script
@@ -164,10 +165,21 @@ def test_a_missing_secret_and_a_missing_capture() -> None:
     assert (report.outcome, report.why) == ("error", "the last match captured no ${1}")
 
 
-def test_escape_sequences_stay_data() -> None:
-    report = carry_out(("printf", r"a\033]0;title\007\302\233mb end"), [{"expect": "end"}])
-    assert report.steps[0].before == "a\x1b]0;title\x07\x9bmb "
-    assert json.dumps(report.to_dict()).isascii()
+def test_escape_sequences_stay_data(capfd: pytest.CaptureFixture[str]) -> None:
+    hostile = r"a\033]0;title\007\302\233mb X\033[8mY"
+    steps = [{"cases": [{"expect": "(X.*Y)", "action": "fail", "message": "${0}"}]}]
+    report = carry_out(("printf", hostile), [{"expect": "a(?=.)"}, {"expect": "X.*Y"}])
+    assert report.steps[1].before == "\x1b]0;title\x07\x9bmb "
+    assert tell_report(report, as_json=False) == 0
+    assert tell_report(report, as_json=True) == 0
+    told = capfd.readouterr().out
+    assert told.replace("\n", "").isprintable()
+    assert r"X\x1b[8mY" in told
+    # A message is one line for a person, and no place for keys.
+    report = carry_out(("printf", hostile), steps)
+    assert report.outcome == "error"
+    assert tell_report(report, as_json=False) == 125
+    assert capfd.readouterr().out.replace("\n", "").isprintable()
 
 
 class Person:
