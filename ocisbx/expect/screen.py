@@ -53,6 +53,7 @@ class Canvas:
     """Draws bytes as they come; `feed` and `view` may be called in any order."""
 
     def __init__(self, rows: int, columns: int) -> None:
+        self._size = (rows, columns)
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
         self.fed_bytes = 0
@@ -60,7 +61,8 @@ class Canvas:
 
     def resize(self, rows: int, columns: int) -> None:
         """A new size, as the terminal has it."""
-        if (rows, columns) != (self._screen.lines, self._screen.columns):
+        self._size = (rows, columns)
+        if self._size != (self._screen.lines, self._screen.columns):
             self._screen.resize(rows, columns)
 
     def restart(self) -> None:
@@ -76,6 +78,8 @@ class Canvas:
         except Exception:  # noqa: BLE001 -- pyte 0.8 trips over some sequences, as over long numbers
             # Drawn up to there; what follows is drawn from a fresh state of the parser.
             self._stream = pyte.ByteStream(self._screen)
+        # A program can ask for 132 columns (DECCOLM), which terminals refuse to give.
+        self.resize(*self._size)
 
     def view(self, *, colours: bool = False) -> View:
         """The screen as it stands."""
