@@ -8,7 +8,7 @@ import signal
 import termios
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ocisbx.errors import ConfigError, TerminalError
+from ocisbx.errors import ConfigError, ExpectEOF, TerminalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,23 +18,24 @@ MAX_SIZE = 65_535
 
 
 class Terminal(Protocol):
-    """The controller's end of a terminal.
-
-    The descriptor is made non-blocking by who reads it, and belongs to the terminal: it closes it.
-    """
+    """The controller's end of a terminal, whose descriptor does not block."""
 
     def fileno(self) -> int:
-        """The controller's descriptor; -1 once it is closed."""
+        """What to poll. Raises TerminalError: it is closed."""
 
-    def type_bytes(self, data: bytes, *, secret: bool) -> int:
-        """Write what the terminal takes now, and return how many bytes that were; of `secret` ones
-        nothing may be recorded. Raises BlockingIOError: it takes none; OSError: it is gone."""
+    def read_some(self, size: int) -> bytes | None:
+        """What was printed, at most `size` bytes; None: nothing now; empty: the end. Never waits.
+        Raises TerminalError: it is closed."""
+
+    def write_some(self, data: bytes, *, secret: bool) -> int:
+        """Type as much as goes; how many bytes that were, 0: none now. Of a `secret` nothing may be
+        recorded. Raises ExpectEOF: the program has ended; TerminalError: it is closed."""
 
     def resize(self, rows: int, columns: int) -> None:
         """Set the size; the program hears SIGWINCH."""
 
     def signal(self, number: int) -> None:
-        """Signal the foreground process group."""
+        """Signal the program."""
 
     def ended(self) -> str:
         """How the program ended (`exit code 1`, `signal 9`); empty while it runs or is unknown."""
@@ -50,9 +51,27 @@ class Descriptor(NamedTuple):
         """The descriptor."""
         return self.controller_fd
 
-    def type_bytes(self, data: bytes, *, secret: bool) -> int:  # noqa: ARG002 -- records nothing
+    def read_some(self, size: int) -> bytes | None:
+        """What is there; EIO is what Linux says when nobody has the other end open any more."""
+        try:
+            return os.read(self.controller_fd, size)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno == errno.EIO:
+                return b""
+            raise _gone(error) from None
+
+    def write_some(self, data: bytes, *, secret: bool) -> int:  # noqa: ARG002 -- records nothing
         """Write what is taken now."""
-        return os.write(self.controller_fd, data)
+        try:
+            return os.write(self.controller_fd, data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno in (errno.EIO, errno.EPIPE):
+                raise ExpectEOF("the program has ended, nobody reads what is typed") from None
+            raise _gone(error) from None
 
     def resize(self, rows: int, columns: int) -> None:
         """Set the size. Raises ConfigError, TerminalError."""
@@ -74,6 +93,11 @@ class Descriptor(NamedTuple):
     def ended(self) -> str:
         """How the program ended."""
         return self.how()
+
+
+def _gone(error: OSError) -> TerminalError:
+    what = "the terminal was closed" if error.errno == errno.EBADF else "the terminal is gone"
+    return TerminalError(what, why=error.strerror or "")
 
 
 def check_size(rows: int, columns: int) -> None:

@@ -16,8 +16,8 @@ from ocisbx.errors import ExpectEOF, ExpectTimeout
 from ocisbx.expect.ends import size_of
 from ocisbx.expect.hidden import Hidden
 from ocisbx.expect.patterns import Pattern, as_pattern
-from ocisbx.expect.searching import is_over, left, readable
 from ocisbx.expect.spawn import Spawn
+from ocisbx.expect.waiting import is_over, left
 from ocisbx.values import show
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class AsyncExpect(_Face):
         self.spawn.absorb()
         while (found := look()) is None:
             _check(self.spawn, until)
-            await readable(self.spawn.child_fd, left(until))
+            await self.spawn.await_input(left(until))
             self.spawn.absorb()
         return found
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ocisbx.errors import InvalidState, OcisbxError
 from ocisbx.expect.engine import Engine, Handed, Look, Operation, Pause
-from ocisbx.expect.searching import left, readable
+from ocisbx.expect.waiting import left
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,7 +134,7 @@ class AsyncScriptRun(_Run):
 
         until = time.monotonic() + operation.seconds
         while (seconds := left(until)) and not terminal.spawn.flag_eof:
-            await readable(terminal.spawn.child_fd, seconds)
+            await terminal.spawn.await_input(seconds)
             terminal.spawn.absorb()
         await asyncio.sleep(left(until) or 0)
         return None

@@ -6,12 +6,13 @@ n squared. Here what no match can begin in any more is dropped from the window t
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
 from pexpect import EOF, TIMEOUT
 from pexpect.expect import Expecter, searcher_re
+
+from ocisbx.expect.waiting import is_over, left
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,7 +138,7 @@ class BoundedExpecter(_Expecter):
         try:
             index: int | None = self.existing_data()
             while index is None:
-                await readable(spawn.child_fd, left(until))
+                await spawn.await_input(left(until))
                 index = self.new_data(spawn.read_nonblocking(spawn.maxread, 0))
                 if index is None and is_over(until):
                     return self.timeout()
@@ -149,32 +150,3 @@ class BoundedExpecter(_Expecter):
             self.errored()
             raise
         return index
-
-
-def left(until: float | None) -> float | None:
-    """Seconds until a moment of time.monotonic(), at least 0; None: for ever."""
-    return None if until is None else max(0.0, until - time.monotonic())
-
-
-def is_over(until: float | None) -> bool:
-    """Whether a moment of time.monotonic() is past."""
-    return until is not None and time.monotonic() >= until
-
-
-def _settle(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
-
-
-async def readable(descriptor: int, timeout_s: float | None) -> None:
-    """Wait until there is something to read, or the time is over; the event loop's one reader."""
-    if descriptor < 0 or timeout_s == 0:
-        return
-    loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(descriptor, _settle, ready)
-    try:
-        await asyncio.wait([ready], timeout=timeout_s)
-    finally:
-        loop.remove_reader(descriptor)
-        ready.cancel()

@@ -7,7 +7,6 @@ is bounded in size.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import select
@@ -19,10 +18,11 @@ from pexpect import EOF, TIMEOUT
 from pexpect.expect import searcher_string
 from pexpect.spawnbase import SpawnBase
 
-from ocisbx.errors import TerminalError
+from ocisbx.errors import ExpectEOF, InvalidState, TerminalError
 from ocisbx.expect.ends import Descriptor, Terminal, control_character, echoes, end_of_file
 from ocisbx.expect.patterns import Pattern, as_pattern
-from ocisbx.expect.searching import BoundedExpecter, Searcher, is_over, left
+from ocisbx.expect.searching import BoundedExpecter, Searcher
+from ocisbx.expect.waiting import is_over, readable, turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -85,7 +85,7 @@ class Spawn(_SpawnBase):
         self._tail_bytes = 0
         self.total_bytes = 0
         """How much output was read."""
-        self._hung_up = False
+        self._hung_up = self._program_ended = self._awaited = False
         try:
             os.set_blocking(self.child_fd, False)
         except OSError as error:
@@ -124,16 +124,11 @@ class Spawn(_SpawnBase):
         pieces: list[bytes] = []
         missing = size
         while missing > 0 and not self._hung_up:
-            try:
-                piece = os.read(self.child_fd, missing)
-            except BlockingIOError:
+            piece = self._open().read_some(missing)
+            # Of a program that has ended nothing more comes, whoever holds its terminal open.
+            self._hung_up = piece == b"" or (piece is None and self._program_ended)
+            if not piece:
                 break
-            except OSError as error:
-                # A pseudo terminal whose other end nobody holds (drivers/tty/pty.c).
-                if error.errno != errno.EIO:
-                    raise self._gone(error) from None
-                piece = b""
-            self._hung_up = not piece
             pieces.append(piece)
             missing -= len(piece)
         data = b"".join(pieces)
@@ -149,22 +144,42 @@ class Spawn(_SpawnBase):
         while self._tail_bytes - len(self.tail[0]) >= MAX_TAIL_BYTES:
             self._tail_bytes -= len(self.tail.popleft())
 
-    def _await_input(self, timeout: float | None) -> None:
-        if timeout == 0:
-            return
-        self._poll(select.POLLIN, timeout)
+    def _open(self) -> Terminal:
+        if self.closed:
+            raise TerminalError("the terminal was closed")
+        return self.terminal
 
-    def _poll(self, events: int, timeout: float | None) -> int:
-        if self.child_fd < 0:
-            raise self._gone(OSError(errno.EBADF, os.strerror(errno.EBADF)))
+    def _await_input(self, timeout: float | None) -> None:
+        until = None if timeout is None else time.monotonic() + timeout
+        while not is_over(until) and not self._poll(select.POLLIN, turn(until)):
+            if self._has_ended():
+                return
+
+    def _poll(self, events: int, timeout: float) -> int:
         poll = select.poll()
-        poll.register(self.child_fd, events)
-        found = poll.poll(None if timeout is None else timeout * 1000)
+        poll.register(self._open().fileno(), events)
+        found = poll.poll(timeout * 1000)
         return found[0][1] if found else 0
 
-    def _gone(self, error: OSError) -> TerminalError:
-        what = "the terminal was closed" if error.errno == errno.EBADF else "the terminal is gone"
-        return TerminalError(what, why=self.terminal.ended() or error.strerror or "")
+    async def await_input(self, timeout: float | None) -> None:
+        """Let other tasks go on until there is something to read, or the time is over.
+
+        Raises InvalidState: another task waits for this terminal already.
+        """
+        if self._awaited:
+            raise InvalidState("another task waits for this terminal's output")
+        self._awaited = True
+        until = None if timeout is None else time.monotonic() + timeout
+        try:
+            while not is_over(until) and not await readable(self._open().fileno(), turn(until)):
+                if self._has_ended():
+                    return
+        finally:
+            self._awaited = False
+
+    def _has_ended(self) -> bool:
+        self._program_ended = bool(self.terminal.ended())
+        return self._program_ended
 
     def absorb(self, timeout: float | None = 0) -> bool:
         """Take output into the buffer without looking for anything; whether some came."""
@@ -296,7 +311,7 @@ class Spawn(_SpawnBase):
         text = self._coerce_send_string(text)
         if self.flag_eof:
             # The kernel would take it, for nobody to read.
-            raise self._nobody_reads("")
+            raise self._nobody_reads()
         if not secret:
             self._log(text, "send")
         data = memoryview(self._encoder.encode(text))
@@ -304,21 +319,24 @@ class Spawn(_SpawnBase):
         rest = data
         while rest:
             try:
-                rest = rest[self.terminal.type_bytes(bytes(rest[:WRITE_BYTES]), secret=secret) :]
-            except BlockingIOError:
+                written = self._open().write_some(bytes(rest[:WRITE_BYTES]), secret=secret)
+            except ExpectEOF:
+                raise self._nobody_reads() from None
+            rest = rest[written:]
+            if not written:
                 self._await_room(until, len(rest))
-            except OSError as error:
-                raise self._nobody_reads(error.strerror or "") from None
         return len(data)
 
-    def _nobody_reads(self, why: str) -> TerminalError:
+    def _nobody_reads(self) -> TerminalError:
         what = "nothing can be typed: the program has ended"
-        return TerminalError(what, why=self.terminal.ended() or why)
+        return TerminalError(what, why=self.terminal.ended())
 
     def _await_room(self, until: float | None, missing: int) -> None:
-        found = self._poll(select.POLLIN | select.POLLOUT, left(until))
+        found = self._poll(select.POLLIN | select.POLLOUT, turn(until))
         if found & select.POLLIN:
             self.absorb()
+        if not found and self.terminal.ended():
+            raise self._nobody_reads()
         if is_over(until) and not found & select.POLLOUT:
             why = f"it has not read {missing} bytes in {self.timeout:g} s"
             raise TerminalError("the program does not read what is typed", why=why)

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import pytest
 from pexpect import EOF, TIMEOUT
 
-from ocisbx.errors import ConfigError, ExpectEOF, ExpectTimeout
-from tests.expect.programs import awaited, python
+from ocisbx.errors import ConfigError, ExpectEOF, ExpectTimeout, InvalidState
+from tests.expect.programs import awaited, driven, python
 
 WAIT_S = 60.0
 
@@ -74,3 +74,31 @@ def test_other_tasks_go_on_meanwhile() -> None:
                 await waiting
 
     asyncio.run(go())
+
+
+def test_two_tasks_cannot_wait_for_one_terminal() -> None:
+    async def go() -> None:
+        with awaited("cat", echo=False) as terminal:
+            waiting = asyncio.create_task(terminal.expect("line", WAIT_S))
+            await asyncio.sleep(0.05)
+            with pytest.raises(InvalidState, match="another task"):
+                await terminal.expect("x", WAIT_S)
+            terminal.sendline("line")
+            assert await waiting == 0
+
+    asyncio.run(go())
+
+
+def test_a_terminal_that_outlives_its_program_is_at_its_end() -> None:
+    """Whoever holds it open: what the program started, or a runtime's own process."""
+
+    async def go() -> None:
+        with awaited("sh", "-c", "trap '' HUP; sleep 60 & printf last") as terminal:
+            assert await terminal.expect([EOF, "never"], WAIT_S) == 0
+            assert terminal.before == "last"
+            assert terminal.spawn.terminal.ended() == "exit code 0"
+
+    asyncio.run(go())
+    with driven("sh", "-c", "trap '' HUP; sleep 60 & printf last") as terminal:
+        assert terminal.expect([EOF, "never"], WAIT_S) == 0
+        assert terminal.before == "last"

@@ -191,11 +191,11 @@ class Person:
 
     def attend(self, handle: Handle) -> None:
         self.told.append(handle.message)
-        fd = self.terminal.spawn.terminal
-        fd.type_bytes(self.word.encode() + b"\n", secret=True)
+        end = self.terminal.spawn.terminal
+        end.write_some(self.word.encode() + b"\n", secret=True)
         # Who relays a person's terminal reads the output meanwhile.
-        self.terminal.spawn._poll(1, WAIT_S)
-        handle.feed(self.terminal.spawn._take(4096))
+        assert self.terminal.spawn._poll(1, WAIT_S)
+        handle.feed(end.read_some(4096))
         handle.done()
 
 

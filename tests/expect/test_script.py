@@ -67,7 +67,7 @@ def test_every_document_is_a_script_or_is_refused(document: dict[str, Any]) -> N
 
 
 def test_each_step_has_one_kind() -> None:
-    for wrong in ({}, {"expect": "a", "send": "b"}, {"expct": "a"}):
+    for wrong in ({}, {"expect": "a", "send": "b"}, {"nothing": "a"}):
         with pytest.raises(ValidationError, match="exactly one of the keys expect, expect_exact"):
             build_script({"steps": [wrong]})
 
