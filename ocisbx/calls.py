@@ -151,10 +151,15 @@ def conclude(told: Told, started_at: str, *, resolve_s: float, audit: bool) -> R
         )
     result = _result(told, told.verdict, started_at, resolve_s)
     if audit:
-        from ocisbx.audit import write_audit  # noqa: PLC0415 -- for the end: a supervisor waits without
-
-        write_audit(result, told.plan.workdir)
+        note(result, told.plan)
     return result
+
+
+def note(result: RunResult, plan: Plan) -> None:
+    """Write the call's line into the audit log."""
+    from ocisbx.audit import write_audit  # noqa: PLC0415 -- for the end: a supervisor waits without
+
+    write_audit(result, plan.workdir)
 
 
 def turn(plan: Plan, waiting: Waiting) -> AbstractContextManager[Slot | None]:

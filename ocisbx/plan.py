@@ -200,7 +200,9 @@ class Plan(NamedTuple):
         So is what is not UTF-8 (Python holds it as lone surrogates): JSON cannot say it.
         """
         inherited = {
-            name: caller[name] for name in self.inherit if name in caller and _is_text(caller[name])
+            name: value
+            for name in self.inherit
+            if (value := caller.get(name)) is not None and _is_text(value)
         }
         merged = {**self.environment, **inherited, **extra}
         return [f"{name}={value}" for name, value in merged.items()]

@@ -9,10 +9,13 @@ from xdist.scheduler import LoadScopeScheduling
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
+MASS_PERCENT = 20
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Of the payloads whose verdicts are tested in mass, how many percent are run."""
-    parser.addoption("--mass", type=int, default=20, help="percent of the mass tests (default 20)")
+    told = f"percent of the mass tests (default {MASS_PERCENT})"
+    parser.addoption("--mass", type=int, default=MASS_PERCENT, help=told)
 
 
 # Parts that share nothing with a neighbour and measure no time. All tests of the other parts run on

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Step
 from ocisbx.backends.driven import CLEANUP_S, Driven
-from ocisbx.cgroup.stats import Counters, read_counters
+from ocisbx.cgroup.stats import HITS, Counters, read_counters
 from ocisbx.init import wire
 from ocisbx.outcome import StartFailure
 
@@ -61,7 +61,7 @@ class SideExecution(Driven):
     def _count(self) -> None:
         """What was used so far is not this command's."""
         if self._cgroup:
-            self._before = read_counters(self._cgroup)
+            self._before = read_counters(self._cgroup, HITS)
 
     def _order(self, orders: socket.socket, channel: int) -> None:
         """Where many ask at once the queue is full at times: it is one for all, whoever asks."""
@@ -119,7 +119,7 @@ class SideExecution(Driven):
         evidence = super()._evidence()
         if not self._cgroup:
             return evidence
-        now, before = read_counters(self._cgroup), self._before
+        now, before = read_counters(self._cgroup, HITS), self._before
         return evidence._replace(
             oom_killed=(now.oom_kills or 0) > (before.oom_kills or 0),
             pids_limit_hit=(now.pids_limit_hits or 0) > (before.pids_limit_hits or 0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 # A runtime's exit status for a process 1 that SIGKILL ended.
 KILLED = 137
+# How often a runtime whose container has ended is told so. One that had not begun to listen for
+# SIGCHLD when it came waits for ever (youki to 0.7.0; runc from 1.3.0 on, its issue 5208).
+NUDGE_S = 0.1
 
 
 class OciExecution(Driven):
@@ -69,6 +73,7 @@ class OciExecution(Driven):
         # What a payload used that ran before its call: user and system time in microseconds.
         self._spent: Spent | None = None
         self._is_there = False
+        self._nudge_at: float | None = None
         # What its cgroup counted to the end.
         self._used: Used | None = None
 
@@ -227,11 +232,11 @@ class OciExecution(Driven):
         if self._child is None or self._child.status is not None:
             return
         for patience_s in (CLEANUP_S, SETTLE_S):
-            poller = select.poll()
-            poller.register(self._child.pidfd, select.POLLIN)
-            if poller.poll(patience_s * 1000):
-                self._child.poll()
-                return
+            give_up_at = time.monotonic() + patience_s
+            while time.monotonic() < give_up_at:
+                if self._child.wait(NUDGE_S) is not None:
+                    return
+                self._child.kill(signal.SIGCHLD)
             self._give_up()
 
     # ------------------------------------------------------------------------------- the loop
@@ -247,7 +252,13 @@ class OciExecution(Driven):
         if self._child.status is not None and not self._ready:
             # What a dead runtime left half made holds the socket, and will never be ready.
             self._cleanup_at = self._cleanup_at or now + SETTLE_S
+        if self._nudge_at is not None and now >= self._nudge_at:
+            self._nudge_at = now + NUDGE_S
+            self._child.kill(signal.SIGCHLD)
         super()._advance(now)
+
+    def _moments(self) -> list[float | None]:
+        return [*super()._moments(), self._nudge_at]
 
     def _is_over(self) -> bool:
         assert self._child is not None
@@ -317,6 +328,7 @@ class OciExecution(Driven):
     def _hang_up(self) -> None:
         if self._init.hang_up() and not (self._waits and self._report):
             self._cleanup_at = self._cleanup_at or time.monotonic() + CLEANUP_S
+        self._nudge_at = self._nudge_at or time.monotonic() + NUDGE_S
         self.stdio.release()
 
     # ------------------------------------------------------------------------------ the ending

@@ -9,7 +9,10 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    Parser = Callable[[bytes], Mapping[bytes, int | None]]
+    Source = tuple[str, Parser, tuple[tuple[bytes, str], ...]]
 
 # One page holds each of these files, except io.stat on hosts with dozens of devices.
 CHUNK_BYTES = 1 << 14
@@ -37,15 +40,16 @@ class Counters(NamedTuple):
     pressure_io_usec: int | None = None
 
 
-def read_counters(path: str) -> Counters:
-    """All counters of the cgroup in directory `path`; all None where it is not there (any more)."""
+def read_counters(path: str, sources: Sequence[Source] | None = None) -> Counters:
+    """Counters of the cgroup in directory `path`, all but `sources` (by default TOTALS) None; so
+    are all where it is not there (any more)."""
     try:
         directory = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return Counters()
     try:
         found: dict[str, int | None] = {}
-        for name, parse, fields in SOURCES:
+        for name, parse, fields in TOTALS if sources is None else sources:
             text = _read(directory, name)
             values = {} if text is None else parse(text)
             for key, field in fields:
@@ -128,9 +132,15 @@ def _stall(text: bytes) -> Mapping[bytes, int | None]:
 
 
 # File, how it is read, and which of its keys is which counter.
-SOURCES: tuple[
-    tuple[str, Callable[[bytes], Mapping[bytes, int | None]], tuple[tuple[bytes, str], ...]], ...
-] = (
+# What a verdict asks for. Not memory.events.local: what kills may happen below, the sum is what a
+# caller asks for.
+HITS: tuple[Source, ...] = (
+    ("memory.events", _flat_keyed, ((b"oom_kill", "oom_kills"),)),
+    ("pids.events", _flat_keyed, ((b"max", "pids_limit_hits"),)),
+)
+# What a result tells.
+TOTALS: tuple[Source, ...] = (
+    *HITS,
     (
         "cpu.stat",
         _flat_keyed,
@@ -140,15 +150,16 @@ SOURCES: tuple[
             (b"throttled_usec", "cpu_throttled_usec"),
         ),
     ),
-    ("memory.current", _single, ((b"", "memory_current_bytes"),)),
     ("memory.peak", _single, ((b"", "memory_peak_bytes"),)),
-    # Not memory.events.local: what kills may happen below, the sum is what a caller asks for.
-    ("memory.events", _flat_keyed, ((b"oom_kill", "oom_kills"),)),
-    ("pids.current", _single, ((b"", "pids_current"),)),
     ("pids.peak", _single, ((b"", "pids_peak"),)),
-    ("pids.events", _flat_keyed, ((b"max", "pids_limit_hits"),)),
     ("io.stat", _all_devices, ((b"rbytes", "io_read_bytes"), (b"wbytes", "io_write_bytes"))),
     ("cpu.pressure", _stall, ((b"some", "pressure_cpu_usec"),)),
     ("memory.pressure", _stall, ((b"some", "pressure_memory_usec"),)),
     ("io.pressure", _stall, ((b"some", "pressure_io_usec"),)),
+)
+# What is shown of one that runs.
+SOURCES: tuple[Source, ...] = (
+    *TOTALS,
+    ("memory.current", _single, ((b"", "memory_current_bytes"),)),
+    ("pids.current", _single, ((b"", "pids_current"),)),
 )

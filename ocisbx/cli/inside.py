@@ -8,10 +8,11 @@ from ocisbx.backends.base import Call
 from ocisbx.cli.containers import find, tell_end
 from ocisbx.cli.options import Option, Syntax, parse, wants_help
 from ocisbx.cli.output import inert_json, put
+from ocisbx.cli.progress import Progress
 from ocisbx.cli.run import STDERR, STDIN, STDOUT, Interrupts, extra_environment
 from ocisbx.errors import ConfigError
 from ocisbx.quantities import parse_seconds
-from ocisbx.values import check_command, parse_user
+from ocisbx.values import check_command, parse_user, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,10 +96,13 @@ def cp_main(arguments: list[str]) -> int:
         raise ConfigError(
             "one of both is to be in a container", remedy="ID:PATH; ./a:b is a file of the host"
         )
-    if source_of:
-        find(source_of).get(source, target)
-    else:
-        find(target_of).put(source, target)
+    container = find(source_of or target_of)
+    with Progress() as progress:
+        progress.tell(f"copying {show(source)}")
+        if source_of:
+            container.get(source, target)
+        else:
+            container.put(source, target)
     return 0
 
 

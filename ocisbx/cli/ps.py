@@ -123,6 +123,9 @@ def gc_main(arguments: list[str]) -> int:
     if wants_help(GC, parsed):
         return 0
     refuse_words(GC, parsed)
+    from ocisbx.session.worktree import forget_worktrees  # noqa: PLC0415 -- ps goes without
+
+    forget_worktrees()
     rows = [
         {"id": found.id, "path": found.path, "command": redact(found.owner.command)}
         if found.owner is not None

@@ -7,9 +7,10 @@ import contextlib
 import os
 import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from ocisbx.calls import Told, Waiting, conclude, given_call, turn
+from ocisbx.calls import Told, Waiting, conclude, given_call, note, turn
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Failure
 from ocisbx.pool.demand import Bounds
@@ -236,7 +237,7 @@ class Pool:
         limited = None if limits is None else self._with_limits(limits)
         limit_s = None if timeout_s is None else parse_seconds(timeout_s)
         for _ in range(ATTEMPTS):
-            member = self._store.take()
+            member, line = self._store.take(), None
             try:
                 plan = member.plan if limited is None else limited
                 if limit_s is not None:
@@ -245,9 +246,11 @@ class Pool:
                 with turn(plan, Waiting(pause)):
                     told = _run_in(member, plan, call, hold, self._letter(plan, call, code))
                 if told is not None:
-                    return conclude(*told, resolve_s=0.0, audit=self._audit)
+                    result = conclude(*told, resolve_s=0.0, audit=False)
+                    line = partial(note, result, plan) if self._audit else None
+                    return result
             finally:
-                self._store.put_back(member)
+                self._store.put_back(member, line)
         raise RuntimeFailed(
             f"{ATTEMPTS} containers that were ready ended before they had run anything",
             why="something on this host ends them",

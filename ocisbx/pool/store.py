@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.command import LOOK_S
 from ocisbx.errors import InvalidState, OcisbxError
@@ -24,6 +24,21 @@ REVIEW_S = 5.0
 QUIET_S = 0.003
 BEGIN_S = 0.05
 MOST_THREADS = 4
+
+
+class Ended(NamedTuple):
+    """A member that has had its command, and what is still to be written of that."""
+
+    member: Member
+    line: Callable[[], None] | None
+
+    def write(self) -> None:
+        if self.line is not None:
+            self.line()
+
+    def see_off(self) -> None:
+        self.write()
+        self.member.retire()
 
 
 class Store:
@@ -46,7 +61,7 @@ class Store:
         self._arrived = threading.Condition(lock)
         self._work_to_do = threading.Condition(lock)
         self._waiting: deque[Member] = deque()
-        self._ended: deque[Member] = deque()
+        self._ended: deque[Ended] = deque()
         self._starting = 0
         self._busy = 0
         self._quiet_at = 0.0
@@ -95,13 +110,14 @@ class Store:
         self._run_threads()
         return member
 
-    def put_back(self, member: Member) -> None:
-        """It has had its command: what is left of it is taken away, later."""
+    def put_back(self, member: Member, line: Callable[[], None] | None = None) -> None:
+        """It has had its command: what is left of it is taken away, later; before that `line` is
+        called."""
         with self._arrived:
             self._busy -= 1
             if not self._busy:
                 self._quiet_at = time.monotonic() + QUIET_S
-        self._see_off(member)
+        self._see_off(member, line)
 
     def close(self) -> None:
         """End all that wait, and wait until all that is left of them is gone. Idempotent."""
@@ -112,10 +128,12 @@ class Store:
         for thread in self._threads:
             thread.join()
         with self._arrived:
-            members = [*self._waiting, *self._ended]
+            waiting, ended = [*self._waiting], [*self._ended]
             self._waiting.clear()
             self._ended.clear()
-        retire_all(members)
+        for one in ended:
+            one.write()
+        retire_all([*waiting, *(one.member for one in ended)])
 
     def counts(self) -> tuple[int, int, int]:
         """How many wait, are being started, and have a command."""
@@ -125,7 +143,7 @@ class Store:
     def after_fork(self) -> None:
         """In the child: the members are the parent's; the first call starts some of its own."""
         closed = self._closed
-        for member in (*self._waiting, *self._ended):
+        for member in (*self._waiting, *(one.member for one in self._ended)):
             member.forget()
         self._renew()
         self._closed = closed
@@ -156,13 +174,15 @@ class Store:
                 self._work_to_do.notify()
             return member
 
-    def _see_off(self, member: Member) -> None:
+    def _see_off(self, member: Member, line: Callable[[], None] | None = None) -> None:
+        ended = Ended(member, line)
         with self._arrived:
             if not self._closed:
-                self._ended.append(member)
+                self._ended.append(ended)
                 self._work_to_do.notify()
                 return
         # Of the threads none is left.
+        ended.write()
         retire_all([member])
 
     def _add(self, member: Member) -> None:
@@ -208,7 +228,7 @@ class Store:
             while not self._closed:
                 now = time.monotonic()
                 if self._ended and not self._must_wait(now):
-                    return self._ended.popleft().retire
+                    return self._ended.popleft().see_off
                 if self._may_start(now):
                     self._starting += 1
                     return self._fill

@@ -10,88 +10,15 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.errors import ConfigError, RuntimeFailed
+from ocisbx.pool.interpreters import INTERPRETERS
 from ocisbx.values import check_command, show
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 READY = re.compile(rb"^ocisbx-ready(?: (\d{1,15}) (\d{1,15}))?\n", re.MULTILINE)
 GREETING_LIMIT_BYTES = 1 << 16
 MODULE = re.compile(r"[^\W\d][\w.]*|[\w@./-]+")
-
-# What modules print goes to stderr. The frame of the bootstrap is taken off a traceback.
-PYTHON = """\
-def ocisbx_bootstrap():
-    import importlib, json, os, resource, sys
-    out = os.dup(1)
-    os.dup2(2, 1)
-    for name in sys.argv[1:]:
-        importlib.import_module(name)
-    sys.stdout.flush()
-    os.dup2(out, 1)
-    os.close(out)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    spent = int(used.ru_utime * 1e6), int(used.ru_stime * 1e6)
-    os.write(1, b"ocisbx-ready %d %d\\n" % spent)
-    def read(size):
-        data = b""
-        while len(data) < size:
-            more = os.read(0, size - len(data))
-            if not more:
-                os._exit(125)
-            data += more
-        return data
-    head = b""
-    while not head.endswith(b"\\n"):
-        head += read(1)
-    told = json.loads(read(int(head)))
-    if told["directory"]:
-        os.chdir(told["directory"])
-    os.environ.clear()
-    os.environ.update(told["environment"])
-    sys.argv[:] = ["-c", *told["arguments"]]
-    space = sys.modules["__main__"].__dict__
-    del space["ocisbx_bootstrap"]
-    try:
-        exec(compile(told["code"], "<string>", "exec"), space)
-    except SystemExit:
-        raise
-    except BaseException as error:
-        error = error.with_traceback(error.__traceback__.tb_next)
-        sys.excepthook(type(error), error, error.__traceback__)
-        if isinstance(error, KeyboardInterrupt):
-            import signal
-            signal.signal(2, signal.SIG_DFL)
-            os.kill(os.getpid(), 2)
-        sys.exit(1)
-ocisbx_bootstrap()
-"""
-NODE = """\
-const fs = require("fs"), vm = require("vm");
-for (const name of process.argv.slice(1)) require(name);
-const spent = process.cpuUsage();
-fs.writeSync(1, `ocisbx-ready ${spent.user} ${spent.system}\\n`);
-const read = (size) => {
-  const data = Buffer.alloc(size);
-  for (let at = 0; at < size; ) {
-    const more = fs.readSync(0, data, at, size - at);
-    if (!more) process.exit(125);
-    at += more;
-  }
-  return data.toString();
-};
-let head = "";
-while (!head.endsWith("\\n")) head += read(1);
-const told = JSON.parse(read(Number(head)));
-if (told.directory) process.chdir(told.directory);
-for (const name of Object.keys(process.env)) delete process.env[name];
-Object.assign(process.env, told.environment);
-process.argv.splice(1, Infinity, ...told.arguments);
-Object.assign(globalThis, { require, module, exports });
-vm.runInThisContext(told.code, { filename: "[eval]" });
-"""
-# How each is started; what it imports comes after.
-INTERPRETERS: Mapping[str, tuple[str, ...]] = {"python3": ("-c", PYTHON), "node": ("-e", NODE)}
 
 
 class Warm(NamedTuple):

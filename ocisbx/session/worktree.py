@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import secrets
+import time
 from typing import TYPE_CHECKING, Self
 
 from ocisbx import command
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.owner import read_regular
+from ocisbx.bundle.record import read_records
 from ocisbx.bundle.view import write_file
 from ocisbx.errors import ConfigError, OcisbxError
-from ocisbx.places import ensure, find_places
+from ocisbx.places import ensure, find_places, trusted
 from ocisbx.probe.programs import find_program
 from ocisbx.values import show
 
@@ -21,6 +25,10 @@ if TYPE_CHECKING:
 
 GIT_TIMEOUT_S = 120.0
 NOTE_FILE = "worktree.json"
+# Beside a worktree that no session has yet; locked as long as somebody is to give it to one.
+INTENT = ".intent"
+# How old one is that nobody will write any more.
+UNWRITTEN_S = 60.0
 # What of a repository's directory decides what git runs, or takes for its configuration.
 PROTECTED = ("config", "config.worktree", "hooks", "info")
 
@@ -42,6 +50,7 @@ class Worktree:
         self.name = name or secrets.token_hex(5)
         self.branch = f"ocisbx/{self.name}"
         self.path = f"{find_places().worktrees}/{self.name}"
+        self._intent = -1
 
     @classmethod
     def of(cls, repository: str) -> Self:
@@ -66,8 +75,11 @@ class Worktree:
 
     def note(self, directory: str) -> None:
         """Leave word of it for who takes it away. Raises OSError."""
-        text = json.dumps({"repository": self.repository, "name": self.name})
-        write_file(f"{directory}/{NOTE_FILE}", text.encode(), 0o600)
+        write_file(f"{directory}/{NOTE_FILE}", self._as_note(), 0o600)
+        self._forget_intent()
+
+    def _as_note(self) -> bytes:
+        return json.dumps({"repository": self.repository, "name": self.name}).encode()
 
     def within(self, config: SandboxConfig) -> SandboxConfig:
         """The configuration with what the worktree needs: itself as the workspace, and what it
@@ -87,9 +99,28 @@ class Worktree:
         )
 
     def add(self) -> None:
-        """Make it, on a branch of its own from the repository's HEAD. Raises OcisbxError."""
+        """Make it, on a branch of its own from the repository's HEAD; `note` or `remove` is owed.
+
+        Raises:
+            OcisbxError: git cannot make it; nothing is left.
+        """
         ensure(find_places().worktrees)
-        self._ask("worktree", "add", "--quiet", "-b", self.branch, self.path, "HEAD")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._intent = os.open(self.path + INTENT, flags, 0o600)
+        fcntl.flock(self._intent, fcntl.LOCK_EX)
+        os.write(self._intent, self._as_note())
+        try:
+            self._ask("worktree", "add", "--quiet", "-b", self.branch, self.path, "HEAD")
+        except BaseException:
+            self._forget_intent()
+            raise
+
+    def _forget_intent(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path + INTENT)
+        descriptor, self._intent = self._intent, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def remove(self) -> None:
         """Take it away, with what was not committed; its branch too, where nothing was."""
@@ -100,6 +131,7 @@ class Worktree:
             self._run("worktree", "prune")
         if self._run("merge-base", "--is-ancestor", self.branch, "HEAD").status.ok:
             self._run("branch", "--quiet", "-D", self.branch)
+        self._forget_intent()
 
     def _ask(self, *arguments: str) -> str:
         done = self._run(*arguments)
@@ -115,3 +147,32 @@ class Worktree:
         return command.run(
             [self._git, *safe, "-C", self.repository, *arguments], timeout_s=GIT_TIMEOUT_S
         )
+
+
+def forget_worktrees() -> None:
+    """Remove those that were made for a session that never came to be: their maker was killed."""
+    place = find_places().worktrees
+    for name in os.listdir(place) if trusted(place) else ():
+        if name.endswith(INTENT):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError, OcisbxError):
+                _forget(f"{place}/{name}")
+
+
+def _forget(intent: str) -> None:
+    descriptor = os.open(intent, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if text := os.read(descriptor, 1 << 16):
+            raw = json.loads(text)
+            made = Worktree(raw["repository"], raw["name"])
+            if made.path + INTENT != intent:
+                return
+            # Its maker may have been killed when the session was there, but for its note.
+            if any(record.workdir.startswith(made.path) for record in read_records()):
+                os.unlink(intent)
+            else:
+                made.remove()
+        elif time.time() - os.fstat(descriptor).st_mtime > UNWRITTEN_S:
+            os.unlink(intent)
+    finally:
+        os.close(descriptor)

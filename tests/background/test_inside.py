@@ -7,12 +7,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 import ocisbx
 from ocisbx import Container
 from tests.background.conftest import KINDS
-from tests.box import eventually
+from tests.box import eventually, running
 from tests.command_line import ocisbx as command
 from tests.command_line import start
 
@@ -198,3 +199,19 @@ def test_cp_of_the_command_line(yard: Box) -> None:
         assert command(yard, "cp", *words).returncode == 125
     missing = command(yard, "cp", "it:/nothing", "x")
     assert (missing.returncode, "No such file" in missing.stderr) == (125, True)
+
+
+def test_a_copy_that_takes_long_says_what_it_does(yard: Box) -> None:
+    mark = "864213579"
+    yard.sandbox().create(["sleep", mark], name="it").start()
+    (yard.workspace / "in").write_text("text")
+    # The init names the command, too.
+    assert eventually(lambda: len(running(mark)) == 2)
+    init = psutil.Process(min(running(mark)))
+    init.suspend()
+    with start(yard, "cp", "in", "it:/tmp") as copy:
+        assert copy.stderr is not None
+        assert copy.stderr.readline() == "ocisbx: copying 'in'\n"
+        init.resume()
+        assert copy.wait() == 0
+    assert Container.find("it").exec(["cat", "/tmp/in"]).stdout == b"text"

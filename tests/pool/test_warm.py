@@ -29,6 +29,47 @@ def warm(make: Make) -> ocisbx.Pool:
     return make(2, warm="python3", warm_imports=["json", "re"])
 
 
+# What an interpreter does when it ends.
+ENDS = (
+    "import atexit, os; atexit.register(os.system, 'echo a shell')",
+    """
+import os, sys
+class A:
+    def __del__(self):
+        os.write(1, b"gone " + word)
+        sys.stdout.flush()
+word = b"by then"
+kept = A()
+kept.me = kept
+print("first")
+""",
+    "import os, json; json.kept = open(os.dup(1), 'w'); json.kept.write('of a module')",
+    "import os; kept = open(os.dup(1), 'w'); kept.write('of the code')",
+    "import ctypes; ctypes.CDLL(None).printf(b'of the C library')",
+    "import sys; sys.stdout.close()",
+    "import sys; sys.stdout = None",
+    "import sys; sys.exit(-1)",
+    "import sys; sys.exit(1 << 40)",
+    "import sys; sys.exit(True)",
+    "import sys; sys.exit(2.5)",
+    "import os; os.close(1); print('nowhere')",
+    "import sys; del sys.modules['__main__']",
+    """
+import atexit
+class A:
+    def __repr__(self):
+        return "A"
+    def __call__(self):
+        1 / 0
+atexit.register(A())
+atexit.register(print, "both")
+""",
+    "import threading, time; threading.Thread(target=time.sleep, args=[60], daemon=True).start()",
+    "import pickle\nclass A: pass\nprint(len(pickle.dumps(A())), A.__module__)",
+    "import multiprocessing as m\nwith m.get_context('fork').Pool(1) as p: print(p.map(abs, [-1]))",
+)
+
+
 @pytest.mark.parametrize(
     "code",
     ["print(1+1)", "import sys; sys.exit(7)", "import sys; sys.exit('a word')", "1/0",
@@ -38,7 +79,7 @@ def warm(make: Make) -> ocisbx.Pool:
      "import sys; print('out', end=''); print('err', file=sys.stderr)", "raise SystemExit",
      "import atexit; atexit.register(print, 'the end')", "import os; print(os.getcwd())",
      "import os; print(sorted(os.environ.items()))", "print(sorted(globals()))",
-     "import threading; threading.Timer(.05, print, ['later']).start()"],
+     "import threading; threading.Timer(.05, print, ['later']).start()", *ENDS],
 )  # fmt: skip
 def test_it_is_as_a_cold_call(box: Box, warm: ocisbx.Pool, code: str) -> None:
     cold = box.run(["python3", "-c", code, "one", "two"], input=b"input\n")

@@ -17,6 +17,7 @@ import pytest
 
 import ocisbx
 from ocisbx.backends.base import Call, Step
+from ocisbx.backends.driven import CLEANUP_S
 from ocisbx.calls import run_plan
 from ocisbx.errors import BundleError, OcisbxError, RuntimeFailed, RuntimeMissing
 from ocisbx.probe.processes import command_line
@@ -231,6 +232,34 @@ def test_a_signal_to_the_driver(
         sender.join()
         signal.signal(number, before)
     assert running(mark) == []
+
+
+DEAF = """\
+#!{python}
+import signal, subprocess, sys
+done = subprocess.run(["{runtime}", *sys.argv[1:]], close_fds=False)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+if "run" in sys.argv:
+    signal.sigwait([signal.SIGCHLD])
+sys.exit(done.returncode)
+"""
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_runtime_that_missed_the_end_of_its_container(box: Box, *, pooled: bool) -> None:
+    """As youki and runc 1.3 do, who begin to listen for SIGCHLD when the container runs (runc issue
+    5208)."""
+    path = box.base / box.runtime.name
+    path.write_text(DEAF.format(python=sys.executable, runtime=box.runtime.path))
+    path.chmod(0o755)
+    sandbox = box.sandbox(runtime={"names": [str(path)]})
+    started = time.monotonic()
+    if pooled:
+        with ocisbx.Pool(sandbox.config, 1) as pool:
+            assert pool.run(["true"]).exit_code == 0
+    else:
+        assert sandbox.run(["true"]).exit_code == 0
+    assert time.monotonic() - started < CLEANUP_S
 
 
 def test_a_descriptor_that_is_not_open(box: Box) -> None:

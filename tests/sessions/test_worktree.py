@@ -16,6 +16,7 @@ from ocisbx.bundle.record import State
 from ocisbx.session.session import remove
 from tests.box import eventually
 from tests.command_line import environment
+from tests.command_line import ocisbx as command
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -161,6 +162,33 @@ os.kill(os.getpid(), 9)
             assert place.is_dir()
             remove(orphan)
         assert not place.exists()
+    assert git(repository, "branch", "--list", "ocisbx/*") == ""
+
+
+def test_it_is_removed_when_its_maker_was_killed_before_a_session_had_it(
+    house: Box, repository: Path
+) -> None:
+    script = f"""
+import os, sys
+from ocisbx.session.worktree import Worktree
+made = Worktree.of({str(repository)!r})
+made.add()
+print(made.path, flush=True)
+sys.stdin.read()
+os.kill(os.getpid(), 9)
+"""
+    line = [sys.executable, "-c", script]
+    with subprocess.Popen(
+        line, env=environment(house), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as maker:
+        assert maker.stdout is not None
+        place = Path(os.fsdecode(maker.stdout.readline().strip()))
+        assert command(house, "gc").returncode == 0
+        assert place.is_dir()
+        maker.communicate()
+    assert place.is_dir()
+    assert command(house, "gc").returncode == 0
+    assert not place.exists()
     assert git(repository, "branch", "--list", "ocisbx/*") == ""
 
 

@@ -56,14 +56,16 @@ def test_every_counter_has_its_file() -> None:
 
 def test_all_files_are_read(tmp_path: Path) -> None:
     path = fill(tmp_path, WHOLE)
-    assert read_counters(path) == EXPECTED
+    assert read_counters(path, SOURCES) == EXPECTED
+    totals = dict.fromkeys(("memory_current_bytes", "pids_current"))
+    assert read_counters(path) == EXPECTED._replace(**totals)
     assert read_pids_limit_hits(path) == 4
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_an_absent_file_takes_its_counters_only(tmp_path: Path, name: str) -> None:
     path = fill(tmp_path, {other: text for other, text in WHOLE.items() if other != name})
-    assert read_counters(path) == EXPECTED._replace(**dict.fromkeys(FIELDS[name]))
+    assert read_counters(path, SOURCES) == EXPECTED._replace(**dict.fromkeys(FIELDS[name]))
 
 
 def test_keys_that_this_kernel_has_not_are_none(tmp_path: Path) -> None:

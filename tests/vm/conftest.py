@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import MASS_PERCENT
 from tools.vm_recipe import AGENT, GUESTS, TREE
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class GuestRun(pytest.Item):
     def __init__(self, name: str, parent: GuestFile) -> None:
         super().__init__(name, parent)
         self.add_marker(pytest.mark.vm)
-        self.add_marker(pytest.mark.timeout(_FILE_LIMIT_S))
+        more = max(1, self.config.getoption("--mass") / MASS_PERCENT)
+        self.add_marker(pytest.mark.timeout(_FILE_LIMIT_S * more))
 
     def runtest(self) -> None:
         chosen = [] if self.name == _FIRST else ["-m", "every_guest"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["box", "cache", "share"]
 
-pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(1000)]
+pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(3000)]
 
 
 class Row(NamedTuple):
