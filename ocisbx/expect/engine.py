@@ -43,13 +43,21 @@ class Pause(NamedTuple):
     seconds: float
 
 
+class Type(NamedTuple):
+    """Type keys; answered with the number of bytes, or TerminalError."""
+
+    keys: str
+    secret: bool
+    timeout_s: float
+
+
 class Handed(NamedTuple):
     """A person is needed; answered once the handle is no longer waiting."""
 
     handle: Handle
 
 
-Operation = Look | Pause | Handed
+Operation = Look | Type | Pause | Handed
 
 
 class _Stop(Exception):
@@ -63,13 +71,19 @@ class _Stop(Exception):
 class _Progress:
     """What one step has done so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: float) -> None:
+        self.until = time.monotonic() + limit_s
         self.matches: list[tuple[int, str]] = []
         self.groups: tuple[str | None, ...] = ()
         self.before = ""
         self.truncated = False
         self.typed = 0
         self.began = time.monotonic()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of the step that are left."""
+        return max(0.0, self.until - time.monotonic())
 
 
 class Engine:
@@ -104,18 +118,19 @@ class Engine:
     def work(self) -> Generator[Operation, Any, None]:
         """Asks for operations until the script is over; the outcome is then there."""
         for number, step in enumerate(self._script.steps, start=1):
-            progress = _Progress()
+            limit_s = self._script.timeout_s if step.timeout_s is None else step.timeout_s
+            progress = _Progress(limit_s)
             try:
                 yield from self._step(number, step, progress)
             except _Stop as stop:
                 self._settle(number, step, progress, stop)
                 return
             except ExpectTimeout as error:
-                self._last_output(progress)
+                self._last_output(progress, step)
                 self._settle(number, step, progress, _Stop("timed_out", error.what))
                 return
             except ExpectEOF as error:
-                self._last_output(progress)
+                self._last_output(progress, step)
                 ending = self._face.spawn.terminal.ended()
                 why = f"{error.what} ({ending})" if ending else error.what
                 self._settle(number, step, progress, _Stop("ended", why))
@@ -160,36 +175,37 @@ class Engine:
             )
         )
 
-    def _last_output(self, progress: _Progress) -> None:
-        progress.before = PRIVATE if self._private else self._face.spawn.before or ""
-        progress.truncated = self._face.spawn.before_truncated
+    def _last_output(self, progress: _Progress, step: models.Step | None = None) -> None:
+        spawn = self._face.spawn
+        typing = isinstance(step, (models.Send, models.SendLine, models.SendControl))
+        before = spawn.unread_text if typing else spawn.before
+        progress.before = PRIVATE if self._private else before or ""
+        progress.truncated = spawn.before_truncated
 
     # ------------------------------------------------------------------------ steps
     def _step(
         self, number: int, step: models.Step, progress: _Progress
     ) -> Generator[Operation, Any, None]:
-        limit_s = self._script.timeout_s if step.timeout_s is None else step.timeout_s
         terminal = self._face.spawn.terminal
         match step:
             case models.Expect() | models.ExpectScreen():
                 texts = getattr(step, step.kind)
                 patterns = tuple(compile_pattern(text) for text in texts)
                 on_screen = isinstance(step, models.ExpectScreen)
-                index = yield Look(patterns, limit_s, on_screen)
+                index = yield Look(patterns, progress.left_s, on_screen)
                 self._found(index, progress, on_screen=on_screen)
             case models.ExpectExact():
                 patterns = tuple(compile_pattern(re.escape(text)) for text in step.expect_exact)
-                index = yield Look(patterns, limit_s)
+                index = yield Look(patterns, progress.left_s)
                 self._found(index, progress)
             case models.Cases():
-                yield from self._cases(number, step, progress, time.monotonic() + limit_s)
+                yield from self._cases(number, step, progress)
             case models.Send() | models.SendLine():
                 end = "\n" if isinstance(step, models.SendLine) else ""
                 text = getattr(step, step.kind)
                 yield from self._type(text, end, progress, allow_echo=step.allow_echo)
             case models.SendControl():
-                self._face.sendcontrol(step.sendcontrol)
-                progress.typed += 1
+                yield from self._press(step.sendcontrol, progress)
             case models.Signal():
                 terminal.signal(step.signal)
             case models.Resize():
@@ -200,12 +216,12 @@ class Engine:
                 yield from self._hand_over(number, step.needs_user)
 
     def _cases(
-        self, number: int, step: models.Cases, progress: _Progress, until: float
+        self, number: int, step: models.Cases, progress: _Progress
     ) -> Generator[Operation, Any, None]:
         patterns = tuple(map(_case_pattern, step.cases))
         turns = [0] * len(patterns)
         while True:
-            index = yield Look(patterns, max(0.0, until - time.monotonic()))
+            index = yield Look(patterns, progress.left_s)
             case = step.cases[index]
             self._found(index, progress)
             turns[index] += 1
@@ -222,7 +238,7 @@ class Engine:
                 waited = time.monotonic()
                 yield from self._hand_over(number, message or "the program wants an answer")
                 # A person takes the time that a person needs.
-                until += time.monotonic() - waited
+                progress.until += time.monotonic() - waited
 
     def _answer(self, case: models.Case, progress: _Progress) -> Generator[Operation, Any, None]:
         if case.answer is not None:
@@ -230,8 +246,11 @@ class Engine:
         elif case.send is not None:
             yield from self._type(case.send, "", progress, allow_echo=case.allow_echo)
         elif case.sendcontrol is not None:
-            self._face.sendcontrol(case.sendcontrol)
-            progress.typed += 1
+            yield from self._press(case.sendcontrol, progress)
+
+    def _press(self, key: str, progress: _Progress) -> Generator[Operation, Any, None]:
+        yield Type(self._face.spawn.key(key), secret=False, timeout_s=progress.left_s)
+        progress.typed += 1
 
     def _type(
         self, text: str, end: str, progress: _Progress, *, allow_echo: bool
@@ -246,7 +265,7 @@ class Engine:
                     why = "the terminal shows what is typed: the secret was not typed"
                     raise _Stop("error", f"{why}; allow_echo = true types it nevertheless")
                 yield Pause(0.01)
-        self._face.spawn.send(keys + end, secret=secret)
+        yield Type(keys + end, secret, progress.left_s)
         progress.typed += 1
 
     def _hand_over(self, number: int, message: str) -> Generator[Operation, Any, None]:

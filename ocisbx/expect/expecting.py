@@ -35,7 +35,7 @@ SHOWN_CHARACTERS = 200
 
 
 class _Face:
-    """What both twins share: typing, and looking at what is there."""
+    """What both twins share: looking at what is there."""
 
     def __init__(
         self,
@@ -50,28 +50,12 @@ class _Face:
         self.screen_match: Match[str] | None = None
         self._canvas: Canvas | None = None
 
-    # ------------------------------------------------------------------------ typing
-    def send(self, text: str | bytes, *, secret: bool = False) -> int:
-        """Type; the number of bytes. A `secret` stands in no error, no report and no transcript.
-
-        Raises TerminalError: the program has ended, or does not read.
-        """
+    def _hide(self, text: str | bytes, *, secret: bool) -> None:
         if secret:
             self.hidden.add(text if isinstance(text, str) else text.decode(errors="replace"))
-        return self.spawn.send(text, secret=secret)
 
-    def sendline(self, text: str | bytes = "", *, secret: bool = False) -> int:
-        """Type a line and its end."""
-        sent = self.send(text, secret=secret) if text else 0
-        return sent + self.spawn.send(self.spawn.linesep, secret=secret)
-
-    def sendcontrol(self, key: str) -> int:
-        """Type Ctrl with a key: `c`, `d`, `z`, `[` (Escape). Raises ConfigError for another."""
-        return self.spawn.sendcontrol(key)
-
-    def sendeof(self) -> int:
-        """Type what ends the input, Ctrl-D; it counts at the beginning of a line."""
-        return self.spawn.sendeof()
+    def _line(self, text: str | bytes) -> Any:  # noqa: ANN401 -- str or bytes
+        return self.spawn._coerce_send_string(text) + self.spawn.linesep  # noqa: SLF001 -- as pexpect's
 
     @property
     def echo(self) -> bool:
@@ -152,7 +136,7 @@ class _Face:
         try:
             yield
         except TIMEOUT:
-            seconds = 0.0 if timeout_s is None else timeout_s
+            seconds = round(timeout_s or 0.0, 2)
             raise ExpectTimeout(
                 f"{self._name(wanted)} did not appear in {seconds:g} s",
                 why=self._came(),
@@ -185,6 +169,26 @@ class _Face:
 
 class Expect(_Face):
     """A program on a terminal, driven as by a person at a keyboard."""
+
+    def send(self, text: str | bytes, *, secret: bool = False) -> int:
+        """Type; the number of bytes. A `secret` stands in no error, no report and no transcript.
+
+        Raises ExpectEOF: the program has ended; ExpectTimeout: it does not read (30 s).
+        """
+        self._hide(text, secret=secret)
+        return self.spawn.send(text, secret=secret)
+
+    def sendline(self, text: str | bytes = "", *, secret: bool = False) -> int:
+        """Type a line and its end."""
+        return self.send(self._line(text), secret=secret)
+
+    def sendcontrol(self, key: str) -> int:
+        """Type Ctrl and a key: `c`, `d`, `z`, `[` (Escape). Raises ConfigError for another."""
+        return self.spawn.sendcontrol(key)
+
+    def sendeof(self) -> int:
+        """Type what ends the input, Ctrl-D; it counts at the beginning of a line."""
+        return self.spawn.sendeof()
 
     def expect(
         self,
@@ -250,6 +254,23 @@ class Expect(_Face):
 
 class AsyncExpect(_Face):
     """Expect for asyncio: the same names; other tasks go on while it waits."""
+
+    async def send(self, text: str | bytes, *, secret: bool = False) -> int:
+        """As Expect.send."""
+        self._hide(text, secret=secret)
+        return await self.spawn.send_async(text, secret=secret)
+
+    async def sendline(self, text: str | bytes = "", *, secret: bool = False) -> int:
+        """As Expect.sendline."""
+        return await self.send(self._line(text), secret=secret)
+
+    async def sendcontrol(self, key: str) -> int:
+        """As Expect.sendcontrol."""
+        return await self.spawn.send_async(self.spawn.key(key))
+
+    async def sendeof(self) -> int:
+        """As Expect.sendeof."""
+        return await self.spawn.send_async(self.spawn.end_key())
 
     async def expect(
         self,

@@ -42,35 +42,43 @@ class Pattern:
     names.
     """
 
-    __slots__ = ("_compiled", "groupindex", "groups", "pattern")
+    __slots__ = ("_search", "groupindex", "groups", "pattern")
 
     def __init__(self, text: str | bytes, compiled: re.Pattern[Any], inner: Any) -> None:  # noqa: ANN401 -- untyped
         self.pattern = text
         self.groups = compiled.groups
         self.groupindex = dict(compiled.groupindex)
-        self._compiled = inner
+        self._search = inner.search
 
     def search(self, text: Any, position: int = 0) -> re.Match[Any] | None:  # noqa: ANN401 -- both
         """The first match from `position` on. Raises ConfigError: it takes too long."""
-        match: re.Match[Any] | None = self._bounded(text, position, partial=False)
+        match: re.Match[Any] | None
+        try:
+            # On the way from a prompt to its match: nothing is looked up that need not be.
+            match = self._search(text, position, timeout=_limit_s(text))
+        except TimeoutError:
+            raise self._too_slow(text) from None
         return match
 
     def may_begin(self, text: Any, position: int) -> int:  # noqa: ANN401 -- str or bytes
         """Where in `text`, which holds no match, the earliest match that more text makes begins."""
-        match = self._bounded(text, position, partial=True)
+        try:
+            match = self._search(text, position, partial=True, timeout=_limit_s(text))
+        except TimeoutError:
+            raise self._too_slow(text) from None
         return len(text) if match is None else match.start()
 
-    def _bounded(self, text: Any, position: int, *, partial: bool) -> Any:  # noqa: ANN401 -- untyped
-        limit_s = SEARCH_LIMIT_S * (1 + len(text) // MEBIBYTE)
-        try:
-            return self._compiled.search(text, position, partial=partial, timeout=limit_s)
-        except TimeoutError:
-            raise ConfigError(
-                f"the pattern {show(self.pattern)} took over {limit_s:g} s",
-                why=f"it was searched for in {len(text)} characters of output",
-                remedy="it backtracks: let no two parts of it match the same text, as in (a+)+ or "
-                "(\\w|\\w\\w)+",
-            ) from None
+    def _too_slow(self, text: Any) -> ConfigError:  # noqa: ANN401 -- str or bytes
+        return ConfigError(
+            f"the pattern {show(self.pattern)} took over {_limit_s(text):g} s",
+            why=f"it was searched for in {len(text)} characters of output",
+            remedy="it backtracks: let no two parts of it match the same text, as in (a+)+ or "
+            "(\\w|\\w\\w)+",
+        )
+
+
+def _limit_s(text: Any) -> float:  # noqa: ANN401 -- str or bytes
+    return SEARCH_LIMIT_S * (1 + len(text) // MEBIBYTE)
 
 
 @lru_cache(maxsize=512)

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.errors import InvalidState, OcisbxError
-from ocisbx.expect.engine import Engine, Handed, Look, Operation, Pause
+from ocisbx.expect.engine import Engine, Handed, Look, Operation, Pause, Type
 from ocisbx.expect.waiting import left
 
 if TYPE_CHECKING:
@@ -90,11 +90,14 @@ class ScriptRun(_Run):
             operation = self._next(answer)
         return None
 
-    def _carry_out(self, operation: Look | Pause) -> int | None:
+    def _carry_out(self, operation: Look | Type | Pause) -> int | None:
         terminal = self._terminal
         if isinstance(operation, Look):
             look = terminal.expect_screen if operation.on_screen else terminal.expect
             return look(list(operation.patterns), operation.timeout_s)
+        if isinstance(operation, Type):
+            keys, secret, timeout_s = operation
+            return terminal.spawn.send(keys, secret=secret, timeout=timeout_s)
         until = time.monotonic() + operation.seconds
         while (seconds := left(until)) and not terminal.spawn.flag_eof:
             terminal.spawn.absorb(seconds)
@@ -125,11 +128,14 @@ class AsyncScriptRun(_Run):
             operation = self._next(answer)
         return None
 
-    async def _carry_out(self, operation: Look | Pause) -> int | None:
+    async def _carry_out(self, operation: Look | Type | Pause) -> int | None:
         terminal = self._terminal
         if isinstance(operation, Look):
             look = terminal.expect_screen if operation.on_screen else terminal.expect
             return await look(list(operation.patterns), operation.timeout_s)
+        if isinstance(operation, Type):
+            keys, secret, timeout_s = operation
+            return await terminal.spawn.send_async(keys, secret=secret, timeout=timeout_s)
         import asyncio  # noqa: PLC0415 -- for who is in an event loop, and so has it
 
         until = time.monotonic() + operation.seconds

@@ -7,232 +7,37 @@ is bounded in size.
 
 from __future__ import annotations
 
-import os
+import asyncio
 import re
 import select
 import time
-from collections import deque
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pexpect import EOF, TIMEOUT
 from pexpect.expect import searcher_string
-from pexpect.spawnbase import SpawnBase
 
-from ocisbx.errors import ExpectEOF, InvalidState, TerminalError
-from ocisbx.expect.ends import Descriptor, Terminal, control_character, echoes, end_of_file
+from ocisbx.errors import ExpectEOF, ExpectTimeout
+from ocisbx.expect.ends import control_character, end_of_file
+from ocisbx.expect.intake import Intake
 from ocisbx.expect.patterns import Pattern, as_pattern
 from ocisbx.expect.searching import BoundedExpecter, Searcher
-from ocisbx.expect.waiting import is_over, readable, turn
+from ocisbx.expect.waiting import is_over, turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Coroutine, Iterable
 
-    # Generic in the stubs only.
-    _SpawnBase = SpawnBase[Any]
-else:
-    _SpawnBase = SpawnBase
-
-# All that a terminal holds (N_TTY's buffer and those before it, drivers/tty/tty_buffer.c).
-READ_BYTES = 1 << 16
-# As of a stream that is captured (--max-output).
-MAX_BEFORE = 64 << 20
-# What the screen is drawn from.
-MAX_TAIL_BYTES = 1 << 20
 WRITE_BYTES = 1 << 12
+# How often a task looks whether a full terminal takes more.
+ROOM_S = 0.01
 
 
-class Spawn(_SpawnBase):
+class Spawn(Intake):
     """A program at the other end of a terminal, with pexpect's habits.
 
-    terminal: the controller's descriptor, an object with fileno(), or a Terminal. It is made
-        non-blocking, and never closed but by close() of one that came as a number.
+    terminal: the controller's descriptor, or a Terminal. The descriptor is made non-blocking, and
+        closed by close() where it came as a number.
     encoding: None for bytes, else str in this encoding.
     """
-
-    if TYPE_CHECKING:
-        # What pexpect's SpawnBase has for its subclasses; the stubs leave it out.
-        buffer_type: Any
-        _before: Any
-        _buffer: Any
-        _coerce_expect_string: Callable[[Any], Any]
-        _coerce_send_string: Callable[[Any], Any]
-        _decoder: Any
-        _encoder: Any
-        _log: Callable[[Any, str], None]
-        _pattern_type_err: Callable[[Any], NoReturn]
-
-    def __init__(
-        self,
-        terminal: int | Terminal,
-        *,
-        timeout: float | None = 30,
-        maxread: int = READ_BYTES,
-        searchwindowsize: int | None = None,
-        logfile: Any = None,  # noqa: ANN401 -- as pexpect: a file of bytes or of text
-        encoding: str | None = None,
-        codec_errors: str = "replace",
-    ) -> None:
-        super().__init__(timeout, maxread, searchwindowsize, logfile, encoding, codec_errors)
-        self.delayafterread = self.delaybeforesend = None
-        self.terminal: Terminal = Descriptor(terminal) if isinstance(terminal, int) else terminal
-        self.child_fd = self.terminal.fileno()
-        self.name = f"<terminal {self.child_fd}>"
-        self.max_before = MAX_BEFORE
-        self.before_truncated = False
-        """Whether the beginning of `before` was dropped since the last match."""
-        self.tail: deque[bytes] = deque()
-        """The last output as it came, of at most about MAX_TAIL_BYTES."""
-        self._tail_bytes = 0
-        self.total_bytes = 0
-        """How much output was read."""
-        self._hung_up = self._program_ended = self._awaited = False
-        try:
-            os.set_blocking(self.child_fd, False)
-        except OSError as error:
-            raise TerminalError("the terminal cannot be read", why=str(error)) from None
-        self.closed = False
-
-    # ------------------------------------------------------------------------ reading
-    def read_nonblocking(self, size: int = 1, timeout: float | None = -1) -> Any:  # noqa: ANN401 -- bytes or str
-        """What is there, up to `size` bytes, after waiting for the first.
-
-        Raises:
-            pexpect.EOF: the output ended. pexpect.TIMEOUT: nothing came in time.
-            TerminalError: the descriptor was closed.
-        """
-        if self.flag_eof:
-            raise EOF("the output has ended")
-        data = self._take(size)
-        if data is None:
-            self._await_input(self.timeout if timeout == -1 else timeout)
-            data = self._take(size)
-        if data is None:
-            raise TIMEOUT("no output in time")
-        if data:
-            text = self._decoder.decode(data)
-        else:
-            self.flag_eof = True
-            # Half a character, then the end: the incremental decoder still holds it.
-            text = self._decoder.decode(b"", True)  # noqa: FBT003 -- pexpect's bytes have no keyword
-            if not text:
-                raise EOF("the output has ended")
-        self._log(text, "read")
-        return text
-
-    def _take(self, size: int) -> bytes | None:
-        """All bytes that are there, up to `size`; None: none yet; empty: the end."""
-        pieces: list[bytes] = []
-        missing = size
-        while missing > 0 and not self._hung_up:
-            piece = self._open().read_some(missing)
-            # Of a program that has ended nothing more comes, whoever holds its terminal open.
-            self._hung_up = piece == b"" or (piece is None and self._program_ended)
-            if not piece:
-                break
-            pieces.append(piece)
-            missing -= len(piece)
-        data = b"".join(pieces)
-        if data:
-            self._remember(data)
-            return data
-        return b"" if self._hung_up else None
-
-    def _remember(self, data: bytes) -> None:
-        self.total_bytes += len(data)
-        self._tail_bytes += len(data)
-        self.tail.append(data)
-        while self._tail_bytes - len(self.tail[0]) >= MAX_TAIL_BYTES:
-            self._tail_bytes -= len(self.tail.popleft())
-
-    def _open(self) -> Terminal:
-        if self.closed:
-            raise TerminalError("the terminal was closed")
-        return self.terminal
-
-    def _await_input(self, timeout: float | None) -> None:
-        until = None if timeout is None else time.monotonic() + timeout
-        while not is_over(until) and not self._poll(select.POLLIN, turn(until)):
-            if self._has_ended():
-                return
-
-    def _poll(self, events: int, timeout: float) -> int:
-        poll = select.poll()
-        poll.register(self._open().fileno(), events)
-        found = poll.poll(timeout * 1000)
-        return found[0][1] if found else 0
-
-    async def await_input(self, timeout: float | None) -> None:
-        """Let other tasks go on until there is something to read, or the time is over.
-
-        Raises InvalidState: another task waits for this terminal already.
-        """
-        if self._awaited:
-            raise InvalidState("another task waits for this terminal's output")
-        self._awaited = True
-        until = None if timeout is None else time.monotonic() + timeout
-        try:
-            while not is_over(until) and not await readable(self._open().fileno(), turn(until)):
-                if self._has_ended():
-                    return
-        finally:
-            self._awaited = False
-
-    def _has_ended(self) -> bool:
-        self._program_ended = bool(self.terminal.ended())
-        return self._program_ended
-
-    def absorb(self, timeout: float | None = 0) -> bool:
-        """Take output into the buffer without looking for anything; whether some came."""
-        try:
-            text = self.read_nonblocking(self.maxread, timeout)
-        except (EOF, TIMEOUT):
-            return False
-        self.feed(text)
-        return True
-
-    def take_in(self, data: bytes) -> None:
-        """Output that somebody else read from the terminal, as if it had been read here."""
-        self._remember(data)
-        self.feed(self._decoder.decode(data))
-
-    def feed(self, text: Any) -> None:  # noqa: ANN401 -- bytes or str
-        """Append to what the next expect looks at."""
-        self._before.write(text)
-        self._buffer.write(text)
-        if self.unread > self.max_before:
-            self.drop_before(self.max_before // 2)
-            self.replace_window(self.unread_text)
-
-    def take(self, count: int) -> Any:  # noqa: ANN401 -- bytes or str
-        """The first `count` characters since the last match, which are then behind it."""
-        text = self.unread_text
-        self._before = self.buffer_type()
-        self._before.write(text[count:])
-        self.replace_window(text[count:])
-        return text[:count]
-
-    @property
-    def unread(self) -> int:
-        """How many characters came since the last match."""
-        count: int = self._before.tell()
-        return count
-
-    @property
-    def unread_text(self) -> Any:  # noqa: ANN401 -- bytes or str
-        """What came since the last match."""
-        return self._before.getvalue()
-
-    def drop_before(self, kept: int) -> None:
-        """Forget all but the last `kept` characters since the last match."""
-        text = self.unread_text[-kept:]
-        self._before = self.buffer_type()
-        self._before.write(text)
-        self.before_truncated = True
-
-    def replace_window(self, window: Any) -> None:  # noqa: ANN401 -- bytes or str
-        """What is searched: an end of what came since the last match."""
-        self._buffer = self.buffer_type()
-        self._buffer.write(window)
 
     # ------------------------------------------------------------------------ matching
     def compile_pattern_list(self, patterns: Any) -> list[Any]:  # noqa: ANN401 -- as pexpect's
@@ -302,44 +107,78 @@ class Spawn(_SpawnBase):
         return expecter.expect_async(limit) if in_loop else expecter.expect_loop(limit)
 
     # ------------------------------------------------------------------------ writing
-    def send(self, text: Any, *, secret: bool = False) -> int:  # noqa: ANN401 -- bytes or str
+    def send(self, text: Any, *, secret: bool = False, timeout: float | None = -1) -> int:  # noqa: ANN401 -- bytes or str
         """Type; returns the number of bytes. Of a `secret` text nothing is logged.
 
         Output that comes meanwhile is read, so that a program that waits for its reader goes on.
-        Raises TerminalError: the program has ended, or does not read within `timeout`.
+        Raises ExpectEOF: the program has ended; ExpectTimeout: it does not read in time.
         """
+        data, until = self._begin(text, secret=secret, timeout=timeout)
+        rest = data
+        while rest := self._push(rest, secret=secret):
+            found = self._poll(select.POLLIN | select.POLLOUT, turn(until))
+            if not found & select.POLLOUT:
+                self._check_room(until, len(rest))
+        return len(data)
+
+    async def send_async(
+        self,
+        text: Any,  # noqa: ANN401 -- bytes or str
+        *,
+        secret: bool = False,
+        timeout: float | None = -1,
+    ) -> int:
+        """send(), while other tasks of the event loop go on."""
+        data, until = self._begin(text, secret=secret, timeout=timeout)
+        rest = data
+        while rest := self._push(rest, secret=secret):
+            self._check_room(until, len(rest))
+            await asyncio.sleep(ROOM_S)
+        return len(data)
+
+    def _begin(
+        self,
+        text: Any,  # noqa: ANN401 -- bytes or str
+        *,
+        secret: bool,
+        timeout: float | None,
+    ) -> tuple[memoryview, float | None]:
+        """What is to be typed, and until when."""
         text = self._coerce_send_string(text)
         if self.flag_eof:
             # The kernel would take it, for nobody to read.
             raise self._nobody_reads()
         if not secret:
             self._log(text, "send")
-        data = memoryview(self._encoder.encode(text))
-        until = None if self.timeout is None else time.monotonic() + self.timeout
-        rest = data
-        while rest:
-            try:
+        limit = self.timeout if timeout == -1 else timeout
+        until = None if limit is None else time.monotonic() + limit
+        return memoryview(self._encoder.encode(text)), until
+
+    def _push(self, rest: memoryview, *, secret: bool) -> memoryview:
+        """Type what is taken now; what is left."""
+        try:
+            while rest:
                 written = self._open().write_some(bytes(rest[:WRITE_BYTES]), secret=secret)
-            except ExpectEOF:
-                raise self._nobody_reads() from None
-            rest = rest[written:]
-            if not written:
-                self._await_room(until, len(rest))
-        return len(data)
+                if not written:
+                    return rest
+                rest = rest[written:]
+        except ExpectEOF:
+            raise self._nobody_reads() from None
+        return rest
 
-    def _nobody_reads(self) -> TerminalError:
-        what = "nothing can be typed: the program has ended"
-        return TerminalError(what, why=self.terminal.ended())
-
-    def _await_room(self, until: float | None, missing: int) -> None:
-        found = self._poll(select.POLLIN | select.POLLOUT, turn(until))
-        if found & select.POLLIN:
-            self.absorb()
-        if not found and self.terminal.ended():
+    def _check_room(self, until: float | None, missing: int) -> None:
+        """The program may wait for its reader, have ended, or not read at all."""
+        if self.absorb():
+            return
+        if self.flag_eof or self.terminal.ended():
             raise self._nobody_reads()
-        if is_over(until) and not found & select.POLLOUT:
-            why = f"it has not read {missing} bytes in {self.timeout:g} s"
-            raise TerminalError("the program does not read what is typed", why=why)
+        if is_over(until):
+            why = f"{missing} bytes were not read in time"
+            raise ExpectTimeout("the program does not read what is typed", why=why)
+
+    def _nobody_reads(self) -> ExpectEOF:
+        what = "nothing can be typed: the program has ended"
+        return ExpectEOF(what, why=self.terminal.ended())
 
     def sendline(self, text: Any = "") -> int:  # noqa: ANN401 -- bytes or str
         """Type a line and its end."""
@@ -356,36 +195,19 @@ class Spawn(_SpawnBase):
 
     def sendcontrol(self, key: str) -> int:
         """Type Ctrl with a key: `c`, `d`, `z`, `[` (Escape). Raises ConfigError for another."""
-        return self._send_bytes(control_character(key))
+        return self.send(self.key(key))
 
     def sendeof(self) -> int:
         """Type what ends the input in canonical mode, at the beginning of a line."""
-        return self._send_bytes(end_of_file(self.child_fd))
+        return self.send(self.end_key())
 
-    def _send_bytes(self, data: bytes) -> int:
-        return self.send(data if self.encoding is None else data.decode("latin-1"))
+    def key(self, name: str) -> Any:  # noqa: ANN401 -- bytes or str
+        """What Ctrl with a key types. Raises ConfigError."""
+        return self._as_sent(control_character(name))
 
-    # ------------------------------------------------------------------------ state
-    @property
-    def echo(self) -> bool:
-        """Whether the kernel shows what is typed; off at a password prompt."""
-        return echoes(self.child_fd)
+    def end_key(self) -> Any:  # noqa: ANN401 -- bytes or str
+        """What ends the input, as the terminal is set. Raises TerminalError."""
+        return self._as_sent(end_of_file(self.child_fd))
 
-    def isatty(self) -> bool:
-        """Whether the descriptor is a terminal's."""
-        return self.child_fd >= 0 and os.isatty(self.child_fd)
-
-    def isalive(self) -> bool:
-        """Whether the descriptor is open."""
-        try:
-            os.fstat(self.child_fd)
-        except OSError:
-            return False
-        return True
-
-    def close(self) -> None:
-        """Let go of the terminal; a descriptor that came as a number is closed."""
-        if self.child_fd >= 0 and isinstance(self.terminal, Descriptor):
-            os.close(self.child_fd)
-        self.child_fd = -1
-        self.closed = True
+    def _as_sent(self, data: bytes) -> Any:  # noqa: ANN401 -- bytes or str
+        return data if self.encoding is None else data.decode("latin-1")

@@ -19,7 +19,7 @@ def test_the_same_names_and_errors() -> None:
     async def go() -> None:
         with awaited(*python("print('hello ' + input('name? ') * 2); input()")) as terminal:
             assert await terminal.expect(r"(\w+)\? ", WAIT_S) == 0
-            terminal.sendline("Ada")
+            await terminal.sendline("Ada")
             assert await terminal.expect_exact(["x", "AdaAda"], WAIT_S) == 1
             assert await terminal.expect_screen("hello Ada", WAIT_S) == 0
             with pytest.raises(ExpectTimeout, match="'more' did not appear"):
@@ -27,7 +27,7 @@ def test_the_same_names_and_errors() -> None:
             assert await terminal.expect([TIMEOUT, "more"], 0) == 0
             with pytest.raises(ConfigError):
                 await terminal.expect("(", WAIT_S)
-            terminal.sendline()
+            await terminal.sendline()
             assert (await terminal.read(-1, WAIT_S)).endswith("\r\n")
             with pytest.raises(ExpectEOF):
                 await terminal.expect("more", WAIT_S)
@@ -40,7 +40,7 @@ def test_a_hundred_at_once_in_one_thread() -> None:
     async def talk(number: int, stack: ExitStack) -> None:
         terminal = stack.enter_context(awaited("cat", echo=False))
         for turn in range(3):
-            terminal.sendline(f"{number}.{turn}")
+            await terminal.sendline(f"{number}.{turn}")
             await terminal.expect(rf"^{number}\.{turn}\r\n", WAIT_S)
 
     async def go() -> None:
@@ -83,7 +83,7 @@ def test_two_tasks_cannot_wait_for_one_terminal() -> None:
             await asyncio.sleep(0.05)
             with pytest.raises(InvalidState, match="another task"):
                 await terminal.expect("x", WAIT_S)
-            terminal.sendline("line")
+            await terminal.sendline("line")
             assert await waiting == 0
 
     asyncio.run(go())

@@ -276,3 +276,42 @@ def test_in_an_event_loop() -> None:
     assert report.outcome == "timed_out", report
     assert report.steps[2].groups == ("13",)
     assert SECRET not in json.dumps(report.to_dict())
+
+
+DEAF = ("sh", "-c", "stty raw -echo; echo up; sleep 60")
+
+
+def test_a_program_that_does_not_read_runs_into_the_steps_time() -> None:
+    steps: list[dict[str, Any]] = [
+        {"expect": "up"},
+        {"send": "x" * 200_000, "timeout_s": 0.3},
+    ]
+    report = carry_out(DEAF, steps)
+    assert (report.outcome, report.exit_code) == ("timed_out", 124)
+    assert report.why == "the program does not read what is typed"
+
+
+def test_a_program_that_does_not_read_holds_no_event_loop_back() -> None:
+    steps = [{"expect": "up"}, {"send": "x" * 200_000, "timeout_s": 0.5}]
+    script = build_script({"steps": steps, "timeout_s": WAIT_S})
+
+    async def go() -> tuple[ScriptReport, int]:
+        turns = 0
+        with awaited(*DEAF) as terminal:
+            run = AsyncScriptRun(script, terminal, {})
+            advancing = asyncio.create_task(run.advance())
+            while not advancing.done():
+                await asyncio.sleep(0.01)
+                turns += 1
+            assert await advancing is None
+            return run.report(), turns
+
+    report, turns = asyncio.run(go())
+    assert report.outcome == "timed_out"
+    assert turns > 10
+
+
+def test_typing_after_the_end_is_the_end() -> None:
+    report = carry_out(("true",), [{"sleep_s": 2}, {"sendline": "anybody?"}])
+    assert (report.outcome, report.exit_code) == ("ended", 1)
+    assert report.why.startswith("nothing can be typed: the program has ended")
