@@ -1,22 +1,37 @@
-"""The file of a script: TOML in, a Script out, or all that is wrong with it, line by line."""
+"""A document, or a file, in; a Script out, or all that is wrong with it, line by line."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from ocisbx.config_errors import problem_text
-from ocisbx.documents import MAX_FILE_BYTES, field_name, parse_toml
+from ocisbx.documents import MAX_FILE_BYTES, check_document, field_name, parse_toml
 from ocisbx.errors import ConfigError
-from ocisbx.expect.lines import line_of, locate
-from ocisbx.expect.script import KINDS, Case, Script, build_script, contradictions
+from ocisbx.expect.lines import Path, line_of, locate
+from ocisbx.expect.script import KINDS, Case, Problem, Script, contradictions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pydantic import BaseModel
     from pydantic_core import ErrorDetails
 
 REMEDY = "ocisbx-expect(5) explains the file; `ocisbx schema expect` lists the fields"
+
+
+def build_script(document: Mapping[str, Any]) -> Script:
+    """A script from a parsed document.
+
+    Raises:
+        ConfigError: it is no script; one line a problem.
+    """
+    check_document(document)
+    script, found = _checked(document)
+    if script is None:
+        raise _refused(found, {}, "")
+    return script
 
 
 def parse_script(text: str, name: str) -> Script:
@@ -29,26 +44,32 @@ def parse_script(text: str, name: str) -> Script:
         raise ConfigError(f"{name} is over {MAX_FILE_BYTES} bytes")
     try:
         document = parse_toml(text)
-        script = build_script(document)
+        check_document(document)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error.what}", why=error.why, remedy=error.remedy) from None
+    script, found = _checked(document)
+    if script is None:
+        raise _refused(found, locate(text), name)
+    return script
+
+
+def _checked(document: Mapping[str, Any]) -> tuple[Script | None, list[Problem]]:
+    """The script, or what is wrong with it."""
+    try:
+        script = Script.model_validate(document)
     except ValidationError as error:
         details = _without_echoes(error.errors(include_url=False))
-        found = [(_path(detail), _text(detail)) for detail in details]
-    else:
-        found = [problem[:2] for problem in contradictions(script)]
-        if not found:
-            return script
-    raise _refused(found, text, name)
+        return None, [Problem(_path(detail), _text(detail)) for detail in details]
+    found = list(contradictions(script))
+    return (None if found else script), found
 
 
-def _refused(found: list[tuple[tuple[str | int, ...], str]], text: str, name: str) -> ConfigError:
-    lines = locate(text)
+def _refused(found: list[Problem], lines: dict[Path, int], name: str) -> ConfigError:
     sentences = []
-    for path, problem in sorted(found, key=lambda item: line_of(lines, item[0])):
+    for path, problem in sorted(found, key=lambda item: line_of(lines, item.path)):
         line = line_of(lines, path)
-        where = f"{name}:{line}: " if line else f"{name}: "
-        sentences.append(f"{where}{field_name(path)}: {problem}" if path else where + problem)
+        where = ":".join(filter(None, [name, str(line or "")]))
+        sentences.append(": ".join(filter(None, [where, field_name(path), problem])))
     if len(sentences) == 1:
         return ConfigError(sentences[0], remedy=REMEDY)
     head = f"the script has {len(sentences)} problems:"

@@ -7,7 +7,7 @@ A step is a table with exactly one of the keys that name its kind (`expect`, `se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, Tag, WithJsonSchema
 
@@ -363,9 +363,3 @@ def _unknown_secrets(script: Script, path: tuple[str | int, ...], text: str) -> 
         if name not in script.secrets:
             hint = values.did_you_mean(name, script.secrets)
             yield Problem(path, f"${{secret:{name}}}: [secrets] has no such name{hint}")
-
-
-def build_script(document: Mapping[str, Any]) -> Script:
-    """A script from a parsed document. Raises pydantic's ValidationError, ConfigError."""
-    documents.check_document(document)
-    return Script.model_validate(document)

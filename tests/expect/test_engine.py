@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from ocisbx.errors import InvalidState
 from ocisbx.expect.expecting import Expect
+from ocisbx.expect.file import build_script
 from ocisbx.expect.runner import ScriptRun, run_script
-from ocisbx.expect.script import build_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable

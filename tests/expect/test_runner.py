@@ -11,8 +11,8 @@ import pytest
 from ocisbx.cli.expect import tell_report
 from ocisbx.errors import ConfigError, InvalidState
 from ocisbx.expect.engine import PRIVATE
+from ocisbx.expect.file import build_script
 from ocisbx.expect.runner import AsyncScriptRun, ScriptRun, run_script
-from ocisbx.expect.script import build_script
 from tests.expect.programs import awaited, driven, python
 
 if TYPE_CHECKING:
