@@ -129,6 +129,7 @@ digest() {
 is_set_up() {
   local stamp=$venv/.ocisbx-$1 made_for made_from
   [[ -r $stamp && -x $venv/bin/python && ! -e $venv/.ocisbx-unfinished ]] || return 1
+  [[ ! $in_tree || -x $root/ocisbx/init/bin/ocisbx-init-$HOSTTYPE ]] || return 1
   { IFS= read -r -d '' made_for && IFS= read -r -d '' runtime && IFS= read -r -d '' made_from; } <"$stamp" || return 1
   [[ $made_for == "$root" && (-z $runtime || -x $runtime) && $made_from == "$(digest "$1")" ]]
 }

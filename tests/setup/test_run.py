@@ -73,6 +73,11 @@ def test_touched_files_with_the_same_content_are_no_reason_to_redo_it(tree: Path
     assert run(tree) == ("from inside\n", "")
 
 
+def test_a_tree_that_lost_what_was_built_in_it_is_set_up_again(tree: Path) -> None:
+    shutil.rmtree(tree / "ocisbx/init/bin")
+    assert run(tree)[0] == "from inside\n"
+
+
 def test_a_moved_tree_is_set_up_for_its_new_place(tree: Path) -> None:
     moved = tree.rename(tree.with_name("moved"))
     try:
