@@ -119,7 +119,10 @@ class BoundedExpecter(_Expecter):
         try:
             index: int | None = self.existing_data()
             while index is None:
-                index = self.new_data(self.spawn.read_nonblocking(self.spawn.maxread, left(until)))
+                text = self.spawn.read_nonblocking(self.spawn.maxread, left(until))
+                if self.spawn.delayafterread is not None:
+                    time.sleep(self.spawn.delayafterread)
+                index = self.new_data(text)
                 if index is None and is_over(until):
                     return self.timeout()
         except EOF as error:

@@ -113,6 +113,8 @@ class Spawn(Intake):
         Output that comes meanwhile is read, so that a program that waits for its reader goes on.
         Raises ExpectEOF: the program has ended; ExpectTimeout: it does not read in time.
         """
+        if self.delaybeforesend is not None:
+            time.sleep(self.delaybeforesend)
         data, until = self._begin(text, secret=secret, timeout=timeout)
         rest = data
         while rest := self._push(rest, secret=secret):
@@ -129,6 +131,8 @@ class Spawn(Intake):
         timeout: float | None = -1,
     ) -> int:
         """send(), while other tasks of the event loop go on."""
+        if self.delaybeforesend is not None:
+            await asyncio.sleep(self.delaybeforesend)
         data, until = self._begin(text, secret=secret, timeout=timeout)
         rest = data
         while rest := self._push(rest, secret=secret):

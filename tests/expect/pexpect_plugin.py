@@ -28,6 +28,9 @@ class Started(Spawn):
         keywords.pop("use_poll", None)
         self._started = START(command, list(args), **keywords)
         super().__init__(self._started.child_fd, **ours)
+        # pexpect's own. Without it replwrap's cases signal bash, now and then, between its prompt
+        # and the moment at which it listens.
+        self.delayafterread = 0.0001
 
     def __getattribute__(self, name: str) -> Any:
         if name in OF_THE_PROCESS:
