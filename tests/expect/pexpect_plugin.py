@@ -13,7 +13,8 @@ from ocisbx.expect.spawn import Spawn
 START = pexpect.spawn
 # What concerns the process: asked of pexpect's own object, which started it.
 OF_THE_PROCESS = frozenset({
-    "args", "command", "close", "delayafterclose", "delayafterterminate", "eof", "exitstatus",
+    "args", "command", "close", "delayafterclose", "delayafterterminate", "echo", "eof",
+    "exitstatus",
     "getecho", "getwinsize", "isalive", "kill", "pid", "ptyproc", "sendintr", "setecho",
     "setwinsize", "signalstatus", "status", "terminate", "terminated", "wait", "waitnoecho",
 })  # fmt: skip
