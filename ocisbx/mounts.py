@@ -36,11 +36,20 @@ class TmpfsValue(NamedTuple):
     size_bytes: int | None
 
 
+# What a pool's configuration says where each call names its workspace, and where that is shown. A
+# rule of Landlock reaches what is mounted below its directory, but not what is mounted over it: so
+# the place has a directory above it that holds nothing else.
+PER_CALL = "per-call"
+PER_CALL_PLACE = "/mnt/workspace"
+
+
 class WorkspaceValue(NamedTuple):
-    """The working tree: `path` None is the current directory, `read_only` None is not said."""
+    """The working tree: `path` None is the current directory, `read_only` None is not said;
+    `per_call`: each call of a pool names it."""
 
     path: str | None
     read_only: bool | None
+    per_call: bool = False
 
 
 def parse_volume(value: object) -> VolumeValue:
@@ -73,7 +82,8 @@ def parse_tmpfs(value: object) -> TmpfsValue:
 
 
 def parse_workspace(value: object) -> WorkspaceValue | None:
-    """`DIR[:ro|rw]`, `:ro` (the current directory, read-only), or `none` (gives None).
+    """`DIR[:ro|rw]`, `:ro` (the current directory, read-only), `per-call[:ro|rw]`, or `none` (gives
+    None).
 
     Only a trailing `:ro` or `:rw` is an option: the path may contain colons, spaces, newlines.
     Raises ConfigError for a relative path: a configuration has no place of its own.
@@ -92,10 +102,26 @@ def parse_workspace(value: object) -> WorkspaceValue | None:
         text, read_only = text[:-3], text.endswith(":ro")
         if not text:
             return WorkspaceValue(None, read_only)
+    if text == PER_CALL:
+        return WorkspaceValue(None, read_only, per_call=True)
     if not text.startswith("/"):
         why = "expected an absolute directory, DIR:ro, or none"
         raise refusal(text, "a workspace", why, remedy='--workspace "$PWD/DIR"')
     return WorkspaceValue(check_path(text, "a workspace"), read_only)
+
+
+def directory_wanted(workspace: str | None) -> WorkspaceValue | None:
+    """The working tree of a configuration with its preset in it; None: there is none (yet)."""
+    value = parse_workspace(workspace or ":rw")
+    return None if value is None or value.per_call else value
+
+
+def is_per_call(workspace: str | None) -> bool:
+    """Whether it is still to be named, by each call."""
+    return (
+        workspace is not None
+        and (parse_workspace(workspace) or WorkspaceValue(None, None)).per_call
+    )
 
 
 # docker's keys and their aliases: docs of `docker run --mount`.

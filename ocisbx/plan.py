@@ -78,9 +78,13 @@ def fingerprint(path: str, sight: Sight) -> tuple[Any, ...] | None:
         info = os.stat(path)
     except OSError:
         return None
-    identity = (info.st_dev, info.st_ino, info.st_mode & 0o170000)
     exact = (info.st_size, info.st_mtime_ns, info.st_ctime_ns) if sight == "content" else ()
-    return (*identity, *exact)
+    return (*identity(info), *exact)
+
+
+def identity(info: os.stat_result) -> tuple[int, int, int]:
+    """Device, inode, type: what a file is, whatever its name."""
+    return info.st_dev, info.st_ino, info.st_mode & 0o170000
 
 
 def _entry(entry: os.DirEntry[str]) -> bytes:

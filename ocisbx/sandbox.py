@@ -70,7 +70,7 @@ class Sandbox:
         # Read once: another thread may leave the context meanwhile.
         plan = self._plan
         if plan is None or not plan.holds():
-            plan = self._plan = _compile(self.config)
+            plan = self._plan = self._compile()
         self._resolve_s = time.monotonic() - started
         return plan
 
@@ -80,7 +80,13 @@ class Sandbox:
         def keep(plan: Plan) -> None:
             self._plan = plan
 
-        return Renewal(partial(_compile, self.config), keep)
+        return Renewal(self._compile, keep)
+
+    def _compile(self) -> Plan:
+        # pydantic and the models are imported by those who configure, not by those who only run.
+        from ocisbx.backends.compile import compile_plan  # noqa: PLC0415 -- see above
+
+        return compile_plan(self.config)
 
     def prompt(self) -> str:
         """What holds for its commands, as a short text for a model's system prompt. Errors as
@@ -305,15 +311,8 @@ def _here() -> str:
 
 
 def _configure(config: SandboxConfig | None, fields: dict[str, Any]) -> SandboxConfig:
-    # pydantic and the models are imported by those who configure, not by those who only run.
-    from ocisbx.config import SandboxConfig as Config  # noqa: PLC0415 -- see above
+    from ocisbx.config import SandboxConfig as Config  # noqa: PLC0415 -- as `Sandbox._compile`
 
     if config is None:
         return Config(**fields)
     return config.updated(fields) if fields else config
-
-
-def _compile(config: SandboxConfig) -> Plan:
-    from ocisbx.backends.compile import compile_plan  # noqa: PLC0415 -- as above
-
-    return compile_plan(config)

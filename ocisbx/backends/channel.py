@@ -40,6 +40,11 @@ class InitChannel:
     def is_open(self) -> bool:
         return self._socket is not None
 
+    @property
+    def handle(self) -> int:
+        """A pidfd of `pid`; negative where there is none."""
+        return self._pidfd
+
     def fileno(self) -> int:
         assert self._socket is not None
         return self._socket.fileno()

@@ -7,15 +7,16 @@ importing it.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.backends.lower import lower
 from ocisbx.backends.trial import Trier
 from ocisbx.container.merge import merge_preset, wanted_runtime
 from ocisbx.container.resolve import resolve
 from ocisbx.container.select import candidates, objection
-from ocisbx.errors import RuntimeMissing, Unsupported
+from ocisbx.errors import ConfigError, RuntimeMissing, Unsupported
 from ocisbx.host import PathKind
+from ocisbx.mounts import is_per_call
 from ocisbx.plan import Guard, Sight, fingerprint
 from ocisbx.probe.gather import gather
 from ocisbx.probe.remembered import runtime_memory
@@ -29,9 +30,19 @@ PROCESSOR_FILES = frozenset({"cpu.max", "cpuset.cpus"})
 
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
+    from ocisbx.container.model import ContainerConfig
     from ocisbx.container.select import Wanted
     from ocisbx.host import Host, RuntimeBinary
     from ocisbx.plan import Plan
+
+
+class Compiled(NamedTuple):
+    """A plan with what it was lowered from."""
+
+    config: SandboxConfig
+    host: Host
+    container: ContainerConfig
+    plan: Plan
 
 
 def compile_plan(config: SandboxConfig) -> Plan:
@@ -40,9 +51,33 @@ def compile_plan(config: SandboxConfig) -> Plan:
     Raises:
         ConfigError, RuntimeMissing, Unsupported: as `resolve`.
     """
+    check_named(config)
+    return compile_for_pool(config).plan
+
+
+def check_named(config: SandboxConfig) -> None:
+    """Raises ConfigError where the workspace is left to the calls of a pool."""
+    if is_per_call(config.workspace):
+        raise ConfigError(
+            "a workspace per call is for pools",
+            why="all others are given theirs when they start",
+            remedy="name it: workspace = DIR; or see ocisbx-pool(1)",
+        )
+
+
+def compile_for_pool(config: SandboxConfig) -> Compiled:
+    """`compile_plan`, of what may also leave the workspace to each call."""
     host = survey(config)
-    plan = lower(config, resolve(config, host), host)
-    return plan._replace(guards=_guards(host) + _limit_guards(host, plan))
+    container = resolve(config, host)
+    plan = lower(config, container, host)
+    plan = plan._replace(guards=guards(host) + _limit_guards(host, plan))
+    if is_per_call(config.workspace):
+        # While one call writes in its workspace a container of another is started: whatever of the
+        # host that shows is looked at once it is mounted.
+        shown = (bind for bind in container.binds if bind.source.startswith("/"))
+        rows = tuple((bind.source, bind.target, not bind.read_only) for bind in shown)
+        plan = plan._replace(verified=rows)
+    return Compiled(config, host, container, plan)
 
 
 def survey(config: SandboxConfig, *, may_try: bool = True) -> Host:
@@ -81,7 +116,7 @@ def _tried(host: Host, wanted: Wanted, trier: Trier) -> Host:
     return host.model_copy(update={"runtimes": runtimes})
 
 
-def _guards(host: Host) -> tuple[Guard, ...]:
+def guards(host: Host) -> tuple[Guard, ...]:
     """What must still be so for the plan to be used again."""
     content = [runtime.path for runtime in host.runtimes]
     content += ["/etc/subuid", "/etc/subgid", *host.texts]

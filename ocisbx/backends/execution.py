@@ -176,6 +176,11 @@ class OciExecution(Driven):
         return self._init.pid
 
     @property
+    def init_handle(self) -> int:
+        """A pidfd of process 1; negative where there is none."""
+        return self._init.handle
+
+    @property
     def _entered(self) -> str | None:
         """The cgroup that the runtime itself is started in."""
         enters = self.box is not None and self._client.quirks.enters_cgroup

@@ -14,7 +14,7 @@ from ocisbx.bench.peers import PEERS
 from ocisbx.errors import ConfigError
 from ocisbx.probe.programs import find_program
 from ocisbx.probe.runtimes import find_runtimes
-from ocisbx.quirks import KNOWN_NAMES, parse_version
+from ocisbx.quirks import KNOWN_NAMES, find_quirks, parse_version
 from ocisbx.version import VERSION
 
 if TYPE_CHECKING:
@@ -49,7 +49,12 @@ def find_launchers(
             absent.append(Absent(target.title, trial.runtime.trouble))
             continue
         target = target._replace(platform=trial.runtime.platform)
-        launchers += [_launcher(row, target) for row in (BARE, *OURS)]
+        own_kernel = find_quirks(binary.name, binary.version).user_kernel
+        for row in (BARE, *OURS):
+            if row.host_kernel and own_kernel:
+                absent.append(Absent(row.title(target), "its kernel serves the files of the start"))
+            else:
+                launchers.append(_launcher(row, target))
     known = {launcher.target.name for launcher in launchers if launcher.target}
     absent += [
         Absent(name, "not installed")

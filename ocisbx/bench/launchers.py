@@ -111,7 +111,8 @@ class Opened(NamedTuple):
 
 class Row(NamedTuple):
     """One kind of launcher. `program`: what has to be on the caller's PATH; `runtime`: there is
-    one launcher for each runtime. `parts`, `workloads`: what it can be measured with, empty: all.
+    one launcher for each runtime, `host_kernel`: that has no kernel of its own. `parts`,
+    `workloads`: what it can be measured with, empty: all.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Row(NamedTuple):
     program: str = ""
     version_args: tuple[str, ...] = ("--version",)
     runtime: bool = False
+    host_kernel: bool = False
     variants: frozenset[str] = frozenset({"default"})
     workloads: frozenset[str] = frozenset()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ocisbx.bench.launchers import MEMORY_BYTES, PIDS, VARIANTS, Answer, Job, Opened, Row
 from ocisbx.bench.processes import TIMEOUT_S, opened, payload_of
 from ocisbx.errors import RuntimeFailed
+from ocisbx.mounts import PER_CALL
 from ocisbx.pool.pool import Pool
 from ocisbx.sandbox import Sandbox
 from ocisbx.session.session import Session
@@ -98,6 +99,20 @@ def open_pool(job: Job) -> Iterator[Opened]:
 
 
 @contextlib.contextmanager
+def open_late(job: Job) -> Iterator[Opened]:
+    payload = job.argv
+    size = max(POOL_SIZE, 2 * job.lanes)
+    with Pool(size=size, **{**job.fields, "workspace": PER_CALL}) as pool:
+        _fill(pool, size)
+
+        def call(_: int) -> Answer:
+            result = pool.run(payload, workspace=job.workspace)
+            return Answer(result.exit_code, result.stdout, result.stderr)
+
+        yield Opened(call, lambda: _fill(pool, size), ahead=size)
+
+
+@contextlib.contextmanager
 def open_warm(job: Job) -> Iterator[Opened]:
     work = job.work
     with Pool(size=POOL_SIZE, warm=work.argv[0], **job.fields) as pool:
@@ -148,6 +163,15 @@ OURS: tuple[Row, ...] = (
         hold_pool,
         runtime=True,
         variants=frozenset(VARIANTS),
+    ),
+    Row(
+        "late workspace",
+        "Pool.run(workspace=DIR): as the pool, with the workspace and all that is protected in it "
+        "mounted in the waiting container as part of the call",
+        open_late,
+        runtime=True,
+        variants=frozenset(VARIANTS),
+        host_kernel=True,
     ),
     Row(
         "warm",

@@ -25,6 +25,7 @@ SIGTERM. The socket is for your own user only.
 
   --socket PATH        where; a socket that nobody serves any more is replaced
   --size N             how many wait (8); LEAST-MOST: as many as are needed
+  --workspace per-call each `run --pool` names its own: --workspace DIR[:ro]
   RUN OPTIONS          those of `ocisbx run` that make the container: what it
                        sees, its limits, its runtime (ocisbx run --help)
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 # All others belong to the container, which is there already.
 OPTIONS = frozenset(
-    {"pool", "env", "env-file", "interactive", "json", "no-audit", "workdir", "timeout", "grace"}
+    {"pool", "env", "env-file", "interactive", "json", "no-audit", "workdir", "workspace"}
+    | {"timeout", "grace"}
 )
 
 
@@ -39,14 +40,17 @@ def run_pooled(options: Mapping[str, Any], words: list[str], began: float) -> in
             )
     argv = check_command(words)
     extra = extra_environment(options)
-    with Interrupts() as interrupts, borrow(options["pool"]) as loan:
+    workspace = options.get("workspace")
+    with Interrupts() as interrupts, borrow(options["pool"], workspace) as loan:
         plan = loan.plan
         if "timeout" in options:
             plan = plan._replace(timeout_s=parse_seconds(options["timeout"]))
         if "grace" in options:
             plan = plan._replace(grace_s=parse_seconds(options["grace"], zero=True))
         plan.commands.check(argv)
-        call = make_call(options, argv, extra)._replace(workdir=options.get("workdir"))
+        # Where the container started there was no workspace yet.
+        own = None if workspace is None else plan.workdir
+        call = make_call(options, argv, extra)._replace(workdir=options.get("workdir", own))
         with turn(plan, Waiting(interrupts.pause, say)):
             interrupts.running = True
             started_at = utc_text()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from ocisbx.backends.compile import compile_plan, survey
+from ocisbx.backends.compile import check_named, compile_plan, survey
 from ocisbx.backends.lower import lower
 from ocisbx.backends.oci import client_for, new_id
 from ocisbx.bundle.directory import BundleDirectory
@@ -103,6 +103,7 @@ def _add_lists(fields: dict[str, Any], options: Mapping[str, Any], base: Sandbox
 def dry_run(options: Mapping[str, Any], argv: tuple[str, ...], extra: dict[str, str]) -> int:
     """Print what would be run: config.json; with --json the runtime's command line too."""
     config = build_config(options)
+    check_named(config)
     if "host" in options:
         host = read_host(options["host"])
         plan = plan_for(config, host)

@@ -18,11 +18,11 @@ from ocisbx.container.model import (
     Tmpfs,
 )
 from ocisbx.container.paths import is_below
-from ocisbx.container.policy import apply_rules, declare
+from ocisbx.container.policy import FREE, apply_rules, declare
 from ocisbx.container.rules import collect_rules, given_paths, led_to
 from ocisbx.errors import ConfigError
 from ocisbx.host import Host, Link, PathFact, PathKind
-from ocisbx.mounts import parse_workspace
+from ocisbx.mounts import PER_CALL_PLACE, directory_wanted, is_per_call, parse_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +54,8 @@ class Files:
     workdir: str
     host_side: HostSide
     enforcement: dict[str, EnforcementEntry]
+    # Beneath these something writable may come to be mounted.
+    later: tuple[str, ...] = ()
 
 
 def choose_files(
@@ -63,8 +65,10 @@ def choose_files(
     names: view.Names,
     *,
     read_only_root: bool,
+    place: str | None = None,
 ) -> Files:
-    """Lay the container's files out.
+    """Lay the container's files out. `place`: where the workspace is, when not at its own
+    place.
 
     Raises:
         ConfigError: a path is missing, not a sandbox's to have, or cannot be where it should.
@@ -89,7 +93,7 @@ def choose_files(
         _add_resolver(layout, host)
     given = given_paths(merged, host.paths, host.cwd)
     rules = collect_rules(merged, given, host.home, host.own_code)
-    workdir = _add_requested(layout, host, merged, rules)
+    workdir = _add_requested(layout, host, merged, rules, place)
     _check_workdir(layout, host, workdir, direct)
     layout.add_workdir(workdir)
     writable = [bind.source for bind in layout.binds if not bind.read_only]
@@ -103,6 +107,7 @@ def choose_files(
         workdir=workdir,
         host_side=policy.host_side,
         enforcement=declare(rules, merged.preset, policy, merged.allow_degraded),
+        later=_later(merged),
     )
 
 
@@ -161,18 +166,20 @@ class Wanted:
     links: tuple[Link, ...] = ()
 
 
-def _add_requested(layout: Layout, host: Host, merged: SandboxConfig, rules: Sequence[Rule]) -> str:
+def _add_requested(
+    layout: Layout,
+    host: Host,
+    merged: SandboxConfig,
+    rules: Sequence[Rule],
+    at: str | None,
+) -> str:
     """Workspace, volumes and tmpfs of the caller, parents first; returns the working directory."""
     wanted = [_wanted_volume(host, volume) for volume in merged.volumes]
     for target, size in merged.tmpfs.items():
         place = paths.check_target(target, "tmpfs")
         wanted.append(Wanted(_tmpfs(place, size or DEFAULT_TMPFS_BYTES)))
-    workspace = _workspace(host, merged)
-    if workspace is not None:
-        given, read_only = workspace
-        target = paths.check_target(given.real, "workspace")
-        wanted.append(Wanted(_bind(host, given, target, read_only=read_only), given.fact.links))
-    wanted += _allowed(host, rules, [want.mount for want in wanted])
+    workdir = _add_workspace(wanted, host, merged, at)
+    wanted += _allowed(host, rules, [want.mount for want in wanted], at)
     for want in sorted(wanted, key=lambda want: want.mount.target.split("/")):
         if isinstance(want.mount, Tmpfs):
             layout.add_tmpfs(want.mount)
@@ -180,9 +187,48 @@ def _add_requested(layout: Layout, host: Host, merged: SandboxConfig, rules: Seq
             layout.add_bind(want.mount)
             for link in want.links:
                 layout.add_link(link, want.mount)
-    if merged.workdir is not None:
-        return posixpath.normpath(merged.workdir)
-    return workspace[0].written if workspace is not None else "/"
+    return workdir
+
+
+def _add_workspace(wanted: list[Wanted], host: Host, merged: SandboxConfig, at: str | None) -> str:
+    """The workspace, or the empty place for one; returns the working directory."""
+    own = None if merged.workdir is None else posixpath.normpath(merged.workdir)
+    if is_per_call(merged.workspace):
+        _check_room(wanted)
+        empty = Bind(source=FREE[""], target=PER_CALL_PLACE, read_only=True)
+        wanted.append(Wanted(empty))
+        # Below it there is nothing yet.
+        return PER_CALL_PLACE if own is None or is_below(own, PER_CALL_PLACE) else own
+    workspace = _workspace(host, merged)
+    if workspace is None:
+        return own or "/"
+    given, read_only = workspace
+    if at is not None:
+        _check_room(wanted)
+        wanted.append(Wanted(_bind(host, given, at, read_only=read_only)))
+        return own or at
+    target = paths.check_target(given.real, "workspace")
+    wanted.append(Wanted(_bind(host, given, target, read_only=read_only), given.fact.links))
+    return own or given.written
+
+
+def _check_room(wanted: Sequence[Wanted]) -> None:
+    for want in wanted:
+        if is_below(want.mount.target, PER_CALL_PLACE):
+            raise ConfigError(
+                f"nothing can be mounted at {want.mount.target}",
+                why="the workspace of each call will be there",
+                remedy="choose another target",
+            )
+
+
+def _later(merged: SandboxConfig) -> tuple[str, ...]:
+    value = parse_workspace(merged.workspace or ":rw")
+    if value is None or not value.per_call:
+        return ()
+    if value.read_only and not merged.filesystem.allow_write:
+        return ()
+    return (posixpath.dirname(PER_CALL_PLACE),)
 
 
 def _check_workdir(layout: Layout, host: Host, workdir: str, direct: str | None) -> None:
@@ -201,7 +247,9 @@ def _check_workdir(layout: Layout, host: Host, workdir: str, direct: str | None)
             paths.check_workdir(workdir, place)
 
 
-def _allowed(host: Host, rules: Sequence[Rule], mounts: Sequence[Bind | Tmpfs]) -> list[Wanted]:
+def _allowed(
+    host: Host, rules: Sequence[Rule], mounts: Sequence[Bind | Tmpfs], at: str | None
+) -> list[Wanted]:
     """What `allow_write` gives that no other mount shows at its own place (container/policy.py
     makes writable what one shows)."""
     found = []
@@ -212,7 +260,7 @@ def _allowed(host: Host, rules: Sequence[Rule], mounts: Sequence[Bind | Tmpfs]) 
             given = paths.check_volume(host, rule.written, fact, "filesystem.allow_write:")
             if not any(
                 isinstance(one, Bind)
-                and one.source == one.target
+                and one.target in (one.source, at)
                 and is_below(given.real, one.source)
                 for one in mounts
             ):
@@ -241,7 +289,7 @@ def _bind(host: Host, given: Given, target: str, *, read_only: bool) -> Bind:
 
 
 def _workspace(host: Host, merged: SandboxConfig) -> tuple[Given, bool] | None:
-    value = parse_workspace(merged.workspace or ":rw")
+    value = directory_wanted(merged.workspace)
     if value is None:
         return None
     written = host.cwd if value.path is None else paths.clean(value.path)

@@ -56,10 +56,10 @@ def confine_writing(
 
 def writable_paths(files: Files) -> tuple[str, ...]:
     """Every place that the mounts leave writable, without those that lie below another: a rule
-    covers what is mounted below it, too."""
+    covers what is mounted below it, too, later as well."""
     if not files.root.read_only:
         return ("/",)
-    found = {*ALWAYS_WRITABLE, *(tmpfs.target for tmpfs in files.tmpfs)}
+    found = {*ALWAYS_WRITABLE, *(tmpfs.target for tmpfs in files.tmpfs), *files.later}
     found.update(bind.target for bind in files.binds if not bind.read_only)
     outermost = [path for path in found if not _is_inside(path, found)]
     return tuple(sorted(outermost, key=lambda path: path.split("/")))

@@ -8,7 +8,7 @@ from ocisbx.commands import CommandPolicy, parse_pattern
 from ocisbx.config import SandboxConfig
 from ocisbx.container.model import EnforcementEntry
 from ocisbx.container.select import Wanted, has_own_kernel
-from ocisbx.mounts import parse_workspace
+from ocisbx.mounts import PER_CALL, parse_workspace
 from ocisbx.presets import ISOLATION_LEVELS, PRESETS, Level
 from ocisbx.result import EnforcementState
 
@@ -27,7 +27,7 @@ def merge_preset(config: SandboxConfig) -> SandboxConfig:
     mine, theirs = (parse_workspace(c.workspace or "none") for c in (config, preset))
     if mine and theirs and mine.read_only is None and theirs.read_only:
         # Naming a directory says nothing about writing: the preset's word stands.
-        return merged.updated({"workspace": f"{mine.path}:ro"})
+        return merged.updated({"workspace": f"{PER_CALL if mine.per_call else mine.path}:ro"})
     return merged
 
 

@@ -59,8 +59,9 @@ NOT_HERE: dict[str, tuple[str, str]] = {
 }
 
 
-def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
-    """Decide every default of `config` on `host`.
+def resolve(config: SandboxConfig, host: Host, *, place: str | None = None) -> ContainerConfig:
+    """Decide every default of `config` on `host`. `place`: where in the container the
+    workspace is; None: at its own place.
 
     Raises:
         ConfigError: the configuration does not fit this host's files.
@@ -76,7 +77,7 @@ def resolve(config: SandboxConfig, host: Host) -> ContainerConfig:
         merged.user, host, quirks, cell, own_root=read_only_root or _is_host(merged.rootfs)
     )
     names = view.Names(who.name, who.uid, who.gid, who.home, merged.hostname or DEFAULT_HOSTNAME)
-    files = choose_files(merged, host, who, names, read_only_root=read_only_root)
+    files = choose_files(merged, host, who, names, read_only_root=read_only_root, place=place)
     held, limited = cgroup_limits(config.limits, merged.limits, host, quirks, merged.allow_degraded)
     confinement, entries = _confine(config, merged, host, runtime, files, held)
     entries |= limited | _plain_entries(merged, read_only_root=read_only_root) | files.enforcement

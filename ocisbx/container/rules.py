@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ocisbx.container.paths import clean, is_below
 from ocisbx.errors import ConfigError
 from ocisbx.host import Matches
-from ocisbx.mounts import parse_workspace
+from ocisbx.mounts import directory_wanted, is_per_call
 from ocisbx.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def given_paths(merged: SandboxConfig, facts: Mapping[str, PathFact], cwd: str) 
     """`facts` as in Host.paths."""
     rows = [(facts[volume.source].real, volume.read_only) for volume in merged.volumes]
     workspace = None
-    if (wanted := parse_workspace(merged.workspace or ":rw")) is not None:
+    if (wanted := directory_wanted(merged.workspace)) is not None:
         workspace = facts[cwd if wanted.path is None else clean(wanted.path)].real
         rows.append((workspace, bool(wanted.read_only)))
     return Given(
@@ -133,6 +133,8 @@ def _callers(merged: SandboxConfig, workspace: str | None) -> Iterator[Rule]:
     )
     for verb, patterns in verbs:
         for written in patterns:
+            if not written.startswith("/") and is_per_call(merged.workspace):
+                continue
             if not written.startswith("/") and workspace is None:
                 raise ConfigError(
                     f"filesystem.{verb}: {written} is below the workspace, and there is none",

@@ -2,6 +2,7 @@
  *
  *     ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] -- /ABS/RUNTIME [ARG...]
  *     ocisbx-cell -l PID
+ *     ocisbx-cell -w DEST [-r] -- [WHAT PATH]...
  *
  * -u  a new user namespace in which the caller's ids are 0
  * -j  the user namespace in which the container of process PID was made: a runtime enters a
@@ -13,10 +14,14 @@
  * -g  the cgroup (its directory) to go into before all else.
  * -C  the working directory.
  * -l  the loopback of the container of process PID is brought up, and nothing is started.
+ * -w  the directory that is descriptor 4 becomes a mount at DEST, a directory of the container whose
+ *     process descriptor 3 (a pidfd) is, and nothing is started. Over each PATH below it WHAT is
+ *     mounted, in this order, when stdin ends: "ro" or "rw", itself, or a path of the host, read-only.
+ *     Exit code 3: the process has ended. -r: it is read-only.
  * -k  descriptor 3 is kept too; all above 2 (3) are marked close-on-exec, not closed, so that a
  *     runtime named /proc/self/fd/N can still be executed.
  */
-#include "sys.h"
+#include "cell.h"
 #include "start.h"
 #include "text.h"
 
@@ -28,28 +33,13 @@
 #define SIOCSIFFLAGS 0x8914 /* netdevice(7) */
 #define IFF_UP 1
 
-#define PROGRAM "ocisbx-cell"
-#define EXIT_FAILED 125
-
-struct options {
-	int user;
-	int mount;
-	int session;
-	int keep;
-	const char *joined;
-	const char *looped;
-	const char *cgroup;
-	const char *directory;
-	char **argv;
-};
-
-_Noreturn static void fail(const char *step, long error)
+void fail(const char *step, long error)
 {
 	text_complain(PROGRAM, step, (int)-error);
 	sys_exit(EXIT_FAILED);
 }
 
-static long check(const char *step, long result)
+long check(const char *step, long result)
 {
 	if (result < 0)
 		fail(step, result);
@@ -66,7 +56,7 @@ static const char *value(char **argument, const char *usage)
 static struct options parse(char **argv)
 {
 	static const char usage[] = "usage: ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] -- /ABS/RUNTIME [ARG...]"
-		" | -l PID";
+		" | -l PID | -w DEST [-r] -- [WHAT PATH]...";
 	struct options options = { .user = 0 };
 
 	for (argv++; *argv; argv++) {
@@ -79,13 +69,15 @@ static struct options parse(char **argv)
 		case 'm': options.mount = 1; break;
 		case 's': options.session = 1; break;
 		case 'k': options.keep = 1; break;
+		case 'r': options.read_only = 1; break;
 		case 'j': options.joined = value(++argv, usage); break;
 		case 'l': options.looped = value(++argv, usage); break;
+		case 'w': options.workspace = value(++argv, usage); break;
 		case 'g': options.cgroup = value(++argv, usage); break;
 		case 'C': options.directory = value(++argv, usage); break;
 		case '-':
 			options.argv = argv + 1;
-			if (!*options.argv || **options.argv != '/')
+			if (!options.workspace && (!*options.argv || **options.argv != '/'))
 				fail(usage, 0);
 			return options;
 		default: fail(usage, 0);
@@ -203,6 +195,10 @@ int program(int argc, char **argv, char **envp)
 	(void)argc;
 	if (options.looped) {
 		raise_loopback(options.looped);
+		return 0;
+	}
+	if (options.workspace) {
+		give_workspace(&options);
 		return 0;
 	}
 	if (options.cgroup)

@@ -36,6 +36,7 @@
 #define NR_keyctl 250
 #define NR_socket 41
 #define NR_chdir 80
+#define NR_fchdir 81
 #define NR_personality 135
 #define NR_openat 257
 #define NR_unlinkat 263
@@ -79,6 +80,7 @@
 #define NR_keyctl 219
 #define NR_socket 198
 #define NR_chdir 49
+#define NR_fchdir 50
 #define NR_personality 92
 #define NR_openat 56
 #define NR_unlinkat 35
@@ -95,14 +97,19 @@
 #else
 #error "the init is written for x86_64 and aarch64"
 #endif
+#define NR_open_tree 428
+#define NR_move_mount 429
 #define NR_clone3 435
 #define NR_close_range 436
+#define NR_openat2 437
+#define NR_mount_setattr 442
 #define NR_landlock_create_ruleset 444
 #define NR_landlock_add_rule 445
 #define NR_landlock_restrict_self 446
 
 #define EPERM 1
 #define ENOENT 2
+#define ESRCH 3
 #define EINTR 4
 #define E2BIG 7
 #define ENOEXEC 8

@@ -1,7 +1,8 @@
 """How a pool's containers are lent over a unix socket: the borrower's half, and what both know.
 
-Who connects gets one packet: a JSON object, with the socket of the container's init and a file that
-holds the plan as descriptors. The connection is the loan: when it ends, the container ends.
+Who connects says in one packet what it wants (a JSON object: `workspace`, or null), and gets one: a
+JSON object, with the socket of the container's init and a file that holds the plan as descriptors.
+The connection is the loan: when it ends, the container ends.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def check_peer(connection: socket.socket) -> bool:
 
 
 @contextlib.contextmanager
-def borrow(path: str) -> Iterator[Loan]:
-    """A container of the pool that listens there, until the context ends.
+def borrow(path: str, workspace: str | None = None) -> Iterator[Loan]:
+    """A container of the pool that listens there, until the context ends; with this workspace,
+    where the pool leaves that to its calls.
 
     Raises:
         ConfigError: there is no pool, or it is somebody else's.
@@ -65,6 +67,9 @@ def borrow(path: str) -> Iterator[Loan]:
             ) from None
         if not check_peer(connection):
             raise ConfigError(f"the pool at {show(path)} is another user's")
+        with contextlib.suppress(BrokenPipeError):
+            # What has ended meanwhile is noticed next.
+            connection.send(json.dumps({"workspace": workspace}).encode())
         flags = socket.MSG_CMSG_CLOEXEC
         data, descriptors, _, _ = socket.recv_fds(connection, PACKET_BYTES, 2, flags)
         if len(descriptors) != 2:
@@ -79,6 +84,10 @@ def borrow(path: str) -> Iterator[Loan]:
             raise InvalidState(what, why=f"this is {VERSION}", remedy="start it again")
         plan = Plan.from_json(_read(descriptors[1]).decode())
         yield Loan(told["id"], told["bundle"], told["cgroup"], plan, orders)
+        if workspace is not None:
+            # Until the server has taken away what kept names free in it.
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(1)
 
 
 def _refused(path: str, data: bytes) -> OcisbxError:

@@ -9,6 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.backends.base import START_TIMEOUT_S, Call
+from ocisbx.backends.late import mount_late
 from ocisbx.backends.oci import set_up
 from ocisbx.backends.stdio import PayloadStdio, Taken
 from ocisbx.cgroup.box import is_frozen
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ocisbx.backends.execution import OciExecution
+    from ocisbx.backends.late import Given
     from ocisbx.plan import Plan
     from ocisbx.pool.warm import Warm
 
@@ -39,6 +41,16 @@ class Look(NamedTuple):
     tells: Callable[[bytes], bool]
 
 
+class Order(NamedTuple):
+    """What a member is to run. `letter`: what is told to what runs ahead; `workspace`: what it gets
+    before."""
+
+    plan: Plan
+    call: Call
+    letter: bytes = b""
+    workspace: Given | None = None
+
+
 class Member:
     """A container that has run nothing. Whoever has it gives it a command once, or retires it."""
 
@@ -54,8 +66,11 @@ class Member:
         self._process = os.getpid()
         self._ends: Ends | None = None
         self._spent = Spent()
+        self._names = contextlib.ExitStack()
         _all.add(self)
         with contextlib.ExitStack() as stack:
+            # Names that are kept free stay so until nothing runs in it any more.
+            stack.enter_context(self._names)
             call = Call(argv=(), environment=os.environ, start_timeout_s=start_timeout_s)
             self.execution: OciExecution = set_up(stack, plan, call)
             failure = self.execution.wait_ready()
@@ -145,22 +160,39 @@ class Member:
         except ProcessLookupError:
             return False
 
-    def give(self, plan: Plan, call: Call, letter: bytes = b"") -> bool:
-        """Let it run this; False: it has ended meanwhile, and has run nothing. `letter`: what it
-        is told that runs ahead.
+    def mount(self, workspace: Given) -> bool:
+        """Give it its workspace; False: it has ended meanwhile.
 
         Raises:
-            OcisbxError: a limit is not taken, a capture cannot be made; nothing has run.
+            OcisbxError: it cannot be given; the member is not to be used.
         """
-        execution = self.execution
+        handle = self.execution.init_handle
+        return handle >= 0 and mount_late(workspace, handle, self._names)
+
+    def leave_workspace(self) -> None:
+        """Nothing runs in it any more: take away what kept names free."""
+        self._names.close()
+
+    def give(self, order: Order) -> bool:
+        """Let it run this; False: it has ended meanwhile, and has run nothing.
+
+        Raises:
+            OcisbxError: a limit is not taken, the workspace cannot be given, a capture cannot be
+                made; nothing has run.
+        """
+        execution, plan, call = self.execution, order.plan, order.call
         execution.clock.started = time.monotonic()
-        if plan.cgroup is not None and execution.box is not None and plan is not self.plan:
+        if plan.cgroup not in (None, self.plan.cgroup) and execution.box is not None:
+            assert plan.cgroup is not None
             execution.box.limit(plan.cgroup.files)
+        if order.workspace is not None and not self.mount(order.workspace):
+            return False
         taken = None
         if self._ends is not None:
             if not execution.is_waiting:
                 return False
-            taken = Taken({k: v for k, v in self._ends._asdict().items() if v is not None}, letter)
+            ends = {name: end for name, end in self._ends._asdict().items() if end is not None}
+            taken = Taken(ends, order.letter)
             # They are the streams' to close.
             self._ends = None
         stdio = PayloadStdio(

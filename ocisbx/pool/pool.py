@@ -14,12 +14,13 @@ from ocisbx.calls import Told, Waiting, conclude, given_call, note, turn
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Failure
 from ocisbx.pool.demand import Bounds
-from ocisbx.pool.member import Member
+from ocisbx.pool.member import Member, Order
 from ocisbx.pool.store import Store
+from ocisbx.pool.terms import POOLS_OWN, LimitedPlans, Terms
 from ocisbx.pool.warm import letter, warm_command
+from ocisbx.pool.workspaces import PoolSandbox
 from ocisbx.quantities import parse_seconds
 from ocisbx.quirks import find_quirks
-from ocisbx.sandbox import Sandbox
 from ocisbx.values import utc_text
 
 if TYPE_CHECKING:
@@ -76,19 +77,20 @@ class Pool:
         seconds need. After `idle_s` without a call one (or `least`) is kept. No member gets older
         than `max_age_s`. `warm`: an interpreter (python3, node) that is started ahead and has
         imported `warm_imports`, or a command that speaks the handshake of ocisbx-pool(1), for
-        `run_code`. The others are Sandbox's.
+        `run_code`. The others are Sandbox's; with `workspace="per-call"` (or "per-call:ro") each
+        call names its own.
 
         Raises:
             ConfigError: a field is unknown or wrong, or the size is not between 1 and 1024.
         """
         bounds = check_size(size)
         times = {"max_age_s": parse_seconds(max_age_s), "idle_s": parse_seconds(idle_s)}
-        self._sandbox = Sandbox(config, start_timeout_s=start_timeout_s, **fields)
+        self._sandbox = PoolSandbox(config, start_timeout_s=start_timeout_s, **fields)
         self._start_timeout_s = start_timeout_s
         self._audit = audit
         self._warm = None if warm is None else warm_command(warm, warm_imports)
         self._store = Store(self._make, bounds, **times)
-        self._limited: dict[str, Sandbox] = {}
+        self._limited = LimitedPlans(self._sandbox)
         _pools.add(self)
 
     def __enter__(self) -> Self:
@@ -126,16 +128,20 @@ class Pool:
         workdir: str | None = None,
         timeout_s: float | None = None,
         limits: Mapping[str, Any] | None = None,
+        workspace: str | os.PathLike[str] | None = None,
     ) -> RunResult:
         """Run one command to its end in a container that has run nothing.
 
         `env` is added to the configuration's, `workdir` and `timeout_s` replace it, `limits` (as
         in SandboxConfig, but rlimits) are set on the container's cgroup before the command starts.
+        `workspace` (DIR, or "DIR:ro") is shown at /mnt/workspace, where the pool was made for that.
 
         Raises:
-            ConfigError: the command is no list of strings, or too long; a limit is wrong.
+            ConfigError: the command is no list of strings, or too long; a limit is wrong; the
+                workspace is not for a sandbox to have, or does not fit the pool.
             PolicyDenied: `[commands]` does not let it run; nothing was started.
-            Unsupported: limits that this host cannot set.
+            Unsupported: limits that this host cannot set; a rule of [filesystem] that does not hold
+                in the workspace.
             InvalidState: the pool was closed.
             OcisbxError: ocisbx or the runtime failed.
         """
@@ -148,23 +154,20 @@ class Pool:
             env=env,
             workdir=workdir,
         )
-        return self.run_call(call, timeout_s=timeout_s, limits=limits)
+        return self.run_call(call, Terms(timeout_s, limits, workspace))
 
     def run_code(
         self,
         code: str,
         arguments: Sequence[str] = (),
-        *,
-        timeout_s: float | None = None,
-        limits: Mapping[str, Any] | None = None,
         **options: Any,  # noqa: ANN401 -- typed where they arrive
     ) -> RunResult:
         """Run code, once, in an interpreter that has started before, in a container of its own.
 
         Options and errors are those of `run`, but `shell`. What it used counts from the hand-over.
         """
-        call = self._code_call(code, arguments, **options)
-        return self.run_call(call, timeout_s=timeout_s, limits=limits, code=code)
+        terms = Terms.take(options)
+        return self.run_call(self._code_call(code, arguments, **options), terms, code=code)
 
     def _code_call(self, code: str, arguments: Sequence[str], **options: Any) -> Call:  # noqa: ANN401 -- as above
         if self._warm is None:
@@ -182,49 +185,34 @@ class Pool:
         ends it."""
         return self.begin(command, **options).started()
 
-    def begin(
-        self,
-        command: Sequence[str] | str,
-        *,
-        timeout_s: float | None = None,
-        limits: Mapping[str, Any] | None = None,
-        **options: Any,  # noqa: ANN401 -- typed where they arrive
-    ) -> Running:
+    def begin(self, command: Sequence[str] | str, **options: Any) -> Running:  # noqa: ANN401 -- typed where they arrive
         """`start` for asyncio: it does not wait for a container."""
         from ocisbx.running import Running  # noqa: PLC0415 -- for those who start only
 
+        terms = Terms.take(options)
         call = given_call(command, **options)
-        return Running(
-            lambda hold, pause: self.run_call(
-                call, timeout_s=timeout_s, limits=limits, hold=hold, pause=pause
-            )
-        )
+        return Running(lambda hold, pause: self.run_call(call, terms, hold=hold, pause=pause))
 
     def begin_code(
         self,
         code: str,
         arguments: Sequence[str] = (),
-        *,
-        timeout_s: float | None = None,
-        limits: Mapping[str, Any] | None = None,
         **options: Any,  # noqa: ANN401 -- typed where they arrive
     ) -> Running:
         """`begin`, of `run_code`."""
         from ocisbx.running import Running  # noqa: PLC0415 -- as above
 
+        terms = Terms.take(options)
         call = self._code_call(code, arguments, **options)
         return Running(
-            lambda hold, pause: self.run_call(
-                call, timeout_s=timeout_s, limits=limits, hold=hold, pause=pause, code=code
-            )
+            lambda hold, pause: self.run_call(call, terms, hold=hold, pause=pause, code=code)
         )
 
     def run_call(
         self,
         call: Call,
+        terms: Terms = POOLS_OWN,
         *,
-        timeout_s: float | None = None,
-        limits: Mapping[str, Any] | None = None,
         hold: Callable[[OciExecution], None] | None = None,
         pause: Callable[[float], None] = time.sleep,
         code: str | None = None,
@@ -234,42 +222,58 @@ class Pool:
         if (self._warm is None) is not (code is None):
             what = "the containers of this pool have an interpreter that waits for code"
             raise ConfigError(what, remedy="give it with run_code, or run commands in another pool")
-        limited = None if limits is None else self._with_limits(limits)
-        limit_s = None if timeout_s is None else parse_seconds(timeout_s)
-        for _ in range(ATTEMPTS):
-            member, line = self._store.take(), None
-            try:
-                plan = member.plan if limited is None else limited
-                if limit_s is not None:
-                    plan = plan._replace(timeout_s=limit_s)
-                plan.commands.check(call.argv)
-                with turn(plan, Waiting(pause)):
-                    told = _run_in(member, plan, call, hold, self._letter(plan, call, code))
-                if told is not None:
-                    result = conclude(*told, resolve_s=0.0, audit=False)
-                    line = partial(note, result, plan) if self._audit else None
-                    return result
-            finally:
-                self._store.put_back(member, line)
-        raise RuntimeFailed(
-            f"{ATTEMPTS} containers that were ready ended before they had run anything",
-            why="something on this host ends them",
-            remedy="`ocisbx doctor` checks this host",
-        )
+        limited = self._limited.find(terms.limits)
+        limit_s = None if terms.timeout_s is None else parse_seconds(terms.timeout_s)
+        with self._sandbox.workspace(terms.workspace) as workspace:
+            for _ in range(ATTEMPTS):
+                member, line = self._store.take(), None
+                try:
+                    plan = member.plan if limited is None else limited
+                    if limit_s is not None:
+                        plan = plan._replace(timeout_s=limit_s)
+                    given = None if workspace is None else workspace.fit(member.plan)
+                    if given is not None:
+                        plan = given.late.on(plan)
+                        call = call._replace(workdir=call.workdir or plan.workdir)
+                    elif workspace is not None:
+                        continue
+                    plan.commands.check(call.argv)
+                    order = Order(plan, call, self._letter(plan, call, code), given)
+                    with turn(plan, Waiting(pause)):
+                        told = run_in(member, order, hold)
+                    if told is not None:
+                        result = conclude(*told, resolve_s=0.0, audit=False)
+                        line = partial(note, result, plan) if self._audit else None
+                        return result
+                finally:
+                    self._store.put_back(member, line)
+        raise _all_ended()
 
     @contextlib.contextmanager
-    def lend(self) -> Iterator[Member]:
-        """A container that has run nothing, for whoever drives it; ended with the context.
+    def lend(self, workspace: str | None = None) -> Iterator[tuple[Member, Plan]]:
+        """A container that has run nothing, for whoever drives it, with the plan of its command;
+        ended with the context.
 
         Raises:
             InvalidState: the pool was closed.
-            OcisbxError: there is none, and none can be started.
+            OcisbxError: there is none, and none can be started, or not with this workspace.
         """
-        member = self._store.take()
-        try:
-            yield member
-        finally:
-            self._store.put_back(member)
+        with self._sandbox.workspace(workspace) as wanted:
+            for _ in range(ATTEMPTS):
+                member = self._store.take()
+                try:
+                    if wanted is None:
+                        yield member, member.plan
+                        return
+                    given = wanted.fit(member.plan)
+                    if given is not None and member.mount(given):
+                        yield member, given.late.on(member.plan)
+                        # What keeps names free in the workspace goes before the borrower does.
+                        member.retire()
+                        return
+                finally:
+                    self._store.put_back(member)
+        raise _all_ended()
 
     def after_fork(self) -> None:
         """In the child of a fork: none of the members is its own."""
@@ -292,29 +296,6 @@ class Pool:
         arguments = call.argv[len(self._warm.shown) + 1 :]
         return letter(code, arguments, environment, call.workdir or "")
 
-    def _with_limits(self, limits: Mapping[str, Any]) -> Plan:
-        """A plan that holds these limits, for a member that was started without them."""
-        if "rlimits" in limits:
-            raise ConfigError(
-                "rlimits cannot be set for one call of a pool",
-                why="they are the container's, which is there already",
-                remedy="set them for the pool",
-            )
-        key = repr(sorted(limits.items()))
-        sandbox = self._limited.get(key)
-        if sandbox is None:
-            config = self._sandbox.config
-            merged = config.limits.model_dump(exclude_unset=True) | dict(limits)
-            sandbox = self._limited[key] = Sandbox(config.updated({"limits": merged}))
-        plan = sandbox.resolve()
-        if self._sandbox.resolve().cgroup is None and plan.cgroup is not None:
-            raise Unsupported(
-                "limits cannot be set for one call of this pool",
-                why="its containers have no cgroup of their own",
-                remedy="give the pool a limit (limits = {pids = 1000}), so that they get one",
-            )
-        return plan
-
 
 def check_size(size: int | tuple[int, int]) -> Bounds:
     """The bounds that a size means. Raises ConfigError."""
@@ -331,27 +312,32 @@ def check_size(size: int | tuple[int, int]) -> Bounds:
     )
 
 
-def _run_in(
-    member: Member,
-    plan: Plan,
-    call: Call,
-    hold: Callable[[OciExecution], None] | None,
-    letter: bytes,
+def _all_ended() -> RuntimeFailed:
+    return RuntimeFailed(
+        f"{ATTEMPTS} containers that were ready ended before they had run anything",
+        why="something on this host ends them",
+        remedy="`ocisbx doctor` checks this host",
+    )
+
+
+def run_in(
+    member: Member, order: Order, hold: Callable[[OciExecution], None] | None
 ) -> tuple[Told, str] | None:
     """What came of it; None: the member has ended meanwhile, and has run nothing."""
     execution = member.execution
     started_at = utc_text()
-    if not member.give(plan, call, letter):
+    if not member.give(order):
         return None
     if hold is not None:
         hold(execution)
     verdict = execution.wait()
     assert verdict is not None
+    member.leave_workspace()
     if isinstance(verdict, Failure) and not execution.payload_ran:
         return None
     captured = execution.stdio.finish(keep=False)
     execution.clock.cleaned = time.monotonic()
-    return Told(plan, call, execution, verdict, captured), started_at
+    return Told(order.plan, order.call, execution, verdict, captured), started_at
 
 
 def _after_fork() -> None:

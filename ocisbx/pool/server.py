@@ -9,11 +9,11 @@ import os
 import socket
 import stat
 import threading
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.command import LOOK_S
 from ocisbx.errors import ConfigError, InvalidState, OcisbxError
-from ocisbx.pool.lending import check_peer, new_socket
+from ocisbx.pool.lending import PACKET_BYTES, check_peer, new_socket
 from ocisbx.values import show
 from ocisbx.version import VERSION
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ocisbx.pool.pool import Pool
 
 BACKLOG = 128
+# How long a borrower may take to say what it wants.
+PATIENCE_S = 10.0
 
 
 class Server:
@@ -89,8 +91,11 @@ class Server:
 
     def _lend(self, connection: socket.socket) -> None:
         try:
-            with self._pool.lend() as member:
-                self._hand_out(connection, member)
+            asked = _asked(connection)
+            if asked is None:
+                return
+            with self._pool.lend(asked["workspace"]) as (member, plan):
+                self._hand_out(connection, member, plan)
                 # Until the borrower closes it, whatever else it sends.
                 while connection.recv(1):
                     pass
@@ -98,7 +103,7 @@ class Server:
             told = {"what": error.what, "why": error.why, "remedy": error.remedy}
             connection.send(json.dumps(told).encode())
 
-    def _hand_out(self, connection: socket.socket, member: Member) -> None:
+    def _hand_out(self, connection: socket.socket, member: Member, plan: Plan) -> None:
         execution = member.execution
         offer = {
             "version": VERSION,
@@ -106,8 +111,14 @@ class Server:
             "bundle": execution.bundle_path,
             "cgroup": "" if execution.box is None else execution.box.path,
         }
-        descriptors = [execution.init_socket, self._file_of(member.plan)]
-        socket.send_fds(connection, [json.dumps(offer).encode()], descriptors)
+        # Of a workspace's own plan there is a file for each loan.
+        file = self._file_of(plan) if plan is member.plan else _in_memory(plan)
+        try:
+            descriptors = [execution.init_socket, file]
+            socket.send_fds(connection, [json.dumps(offer).encode()], descriptors)
+        finally:
+            if plan is not member.plan:
+                os.close(file)
 
     def _file_of(self, plan: Plan) -> int:
         """The plan in memory, written once."""
@@ -115,11 +126,28 @@ class Server:
             if plan is not self._plan:
                 if self._plan_file >= 0:
                     os.close(self._plan_file)
-                self._plan_file = os.memfd_create("plan", os.MFD_CLOEXEC)
-                with open(self._plan_file, "wb", closefd=False) as file:
-                    file.write(plan.to_json().encode())
+                self._plan_file = _in_memory(plan)
                 self._plan = plan
             return self._plan_file
+
+
+def _in_memory(plan: Plan) -> int:
+    descriptor = os.memfd_create("plan", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(plan.to_json().encode())
+    return descriptor
+
+
+def _asked(connection: socket.socket) -> dict[str, Any] | None:
+    """What the borrower wants; None: it does not say, or has gone."""
+    connection.settimeout(PATIENCE_S)
+    try:
+        told = json.loads(connection.recv(PACKET_BYTES))
+        return {"workspace": told["workspace"]}
+    except (TimeoutError, ValueError, KeyError, TypeError):
+        return None
+    finally:
+        connection.settimeout(None)
 
 
 def _listen(path: str) -> socket.socket:

@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ocisbx.container.paths import TOO_BROAD, is_below
+from ocisbx.container.policy import FREE
+from ocisbx.mounts import PER_CALL_PLACE
 from ocisbx.posture.facts import Facts, Shown, Subject, ground
 from ocisbx.posture.rows import Row, listed, size, source_of, weaker_live
 from ocisbx.presets import MASKED_PATHS_RESTRICTED, READONLY_PATHS
@@ -49,6 +51,8 @@ def undeclared(subject: Subject) -> list[str]:
     found = []
     for one in subject.live.shown:
         over = ground(one.target, asked)
+        if over is not None and _is_left_open(over):
+            continue
         if over is None or (over.target == "/" and one.target != "/"):
             found.append(f"{place(one)} is shown, which config.json does not ask for")
         elif one.writable and not over.writable:
@@ -56,6 +60,12 @@ def undeclared(subject: Subject) -> list[str]:
         elif one.target == over.target and _elsewhere(one, over):
             found.append(f"{one.target} shows {one.source}, and config.json names {over.source}")
     return found
+
+
+def _is_left_open(asked: Shown) -> bool:
+    """A container of a pool has an empty directory where each call may put its workspace."""
+    empty = (asked.source or "").endswith(f"/{FREE['']}")
+    return empty and asked.target == PER_CALL_PLACE and not asked.writable
 
 
 def _elsewhere(one: Shown, asked: Shown) -> bool:

@@ -14,7 +14,7 @@ from ocisbx.container.rules import allowed_paths, collect_rules, given_paths
 from ocisbx.container.view import LISTED
 from ocisbx.errors import ConfigError
 from ocisbx.host import Cgroups, Entry, Host, IdRange, PathFact
-from ocisbx.mounts import parse_workspace
+from ocisbx.mounts import PER_CALL_PLACE, directory_wanted, is_per_call
 from ocisbx.places import find_places
 from ocisbx.probe import limits, paths, policy
 from ocisbx.probe.cgroups import controllers_of, look, user_buses
@@ -93,6 +93,33 @@ def gather(config: SandboxConfig) -> Host:
     return host.model_copy(update=_limit_facts(config))
 
 
+def gather_workspace(host: Host, config: SandboxConfig) -> Host:
+    """`host`, gathered for a configuration that differs from `config` (merged with its preset) in
+    the workspace only, for this one; of its runtimes those that this one may use.
+
+    Raises:
+        RuntimeMissing: as `gather`.
+    """
+    workspace = directory_wanted(config.workspace)
+    assert workspace is not None
+    written = host.cwd if workspace.path is None else clean(workspace.path)
+    facts = host.paths | {written: paths.look_at(written)}
+    given = given_paths(config, facts, host.cwd)
+    rules = collect_rules(config, given, host.home, ())
+    matches = policy.find_matches(rules)
+    own_code = policy.own_code((one.path for one in host.runtimes), given.writable)
+    writable = (*given.writable, *allowed_paths(rules, matches))
+    usable = {one.path for one in find_runtimes(config.runtime.names, writable)}
+    return host.model_copy(
+        update={
+            "paths": facts,
+            "matches": matches | policy.find_own_code(own_code),
+            "own_code": own_code,
+            "runtimes": tuple(one for one in host.runtimes if one.path in usable),
+        }
+    )
+
+
 def _limit_facts(config: SandboxConfig) -> dict[str, object]:
     """Fields of Host: who holds limits, and what they are checked against."""
     place = cgroups()
@@ -108,7 +135,7 @@ def _limit_facts(config: SandboxConfig) -> dict[str, object]:
 def path_facts(config: SandboxConfig) -> dict[str, PathFact]:
     """A fact for each host path that the configuration names, and for resolv.conf."""
     named = ["/etc/resolv.conf"]
-    workspace = parse_workspace(config.workspace or ":rw")
+    workspace = directory_wanted(config.workspace)
     if workspace is not None:
         named.append(_cwd() if workspace.path is None else clean(workspace.path))
     named += [volume.source for volume in config.volumes]
@@ -182,6 +209,8 @@ def _targets(config: SandboxConfig, facts: dict[str, PathFact]) -> list[str]:
     targets += [link.path for fact in facts.values() for link in fact.links]
     targets += [clean(volume.target) for volume in config.volumes]
     targets += [clean(target) for target in config.tmpfs]
+    if is_per_call(config.workspace):
+        targets.append(PER_CALL_PLACE)
     return targets
 
 

@@ -28,6 +28,9 @@ ABLE = [
     for one, name in zip(RUNTIMES, RUNTIME_IDS, strict=True)
     if find_quirks(one.name, one.version).socket_args is not None
 ]
+# Those whose containers have the host's kernel.
+SHARING = [(one, name) for one, name in ABLE if not find_quirks(one.name, one.version).user_kernel]
+NATIVE, NATIVE_IDS = [one for one, _ in SHARING], [name for _, name in SHARING]
 
 
 @pytest.fixture(params=[one for one, _ in ABLE], ids=[name for _, name in ABLE])

@@ -43,8 +43,8 @@ def server(box: Box, path: str) -> Iterator[subprocess.Popen[str]]:
     assert not os.path.exists(path) or process.returncode == -9
 
 
-def serving(box: Box, path: str) -> subprocess.Popen[str]:
-    process = start(box, "pool", "serve", "--socket", path, "--size", "2")
+def serving(box: Box, path: str, *options: str) -> subprocess.Popen[str]:
+    process = start(box, "pool", "serve", "--socket", path, "--size", "2", *options)
     assert process.stderr is not None
     lines = iter(process.stderr.readline, "")
     assert any("containers are ready" in line for line in lines), process.wait(10)

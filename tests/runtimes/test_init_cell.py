@@ -16,7 +16,7 @@ pytestmark = pytest.mark.runtime
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 USAGE = (
     "ocisbx-cell: usage: ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] -- "
-    "/ABS/RUNTIME [ARG...] | -l PID\n"
+    "/ABS/RUNTIME [ARG...] | -l PID | -w DEST [-r] -- [WHAT PATH]...\n"
 )
 # Where cgroup2 is mounted already, what is there is used.
 HYBRID = Path("/sys/fs/cgroup/unified/cgroup.controllers").exists()
@@ -119,7 +119,8 @@ def test_a_runtime_in_a_sealed_memfd_can_be_executed() -> None:
             (arguments, USAGE)
             for arguments in ((), ("-u",), ("--",), ("-x", "--", "/bin/true"), ("--", "true"))
         ),
-        *((("-u", option), USAGE) for option in ("-j", "-g", "-C", "-l")),
+        *((("-u", option), USAGE) for option in ("-j", "-g", "-C", "-l", "-w")),
+        (("-w", "/mnt"), USAGE),
         (
             ("-C", "/no", "--", "/bin/true"),
             "ocisbx-cell: /no: no such file or directory (errno 2)\n",

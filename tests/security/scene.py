@@ -22,9 +22,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+import ocisbx
 from ocisbx.backends.base import Call, Step
-from ocisbx.calls import run_plan
+from ocisbx.calls import conclude, run_plan
 from ocisbx.errors import RuntimeFailed
+from ocisbx.mounts import PER_CALL, PER_CALL_PLACE
+from ocisbx.pool.member import Order
+from ocisbx.pool.pool import run_in
 from ocisbx.presets import MASKED_PATHS_RESTRICTED
 from ocisbx.quirks import find_quirks
 from tests.box import PYTHON, eventually, running
@@ -32,8 +36,10 @@ from tests.security.inside.main import FAILED
 from tests.security.templates import rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
+    from ocisbx.result import RunResult
     from tests.box import Box
     from tests.security.mutants import Mutant
 
@@ -89,6 +95,8 @@ class Scene:
     secret: Path
     probe: Path
     leaked: int
+    # Where the workspace is inside.
+    place: str = ""
     host: dict[str, Any] = field(default_factory=dict)
     # What the probe waits at: closed, it goes on.
     waiting: list[int] = field(default_factory=list)
@@ -104,7 +112,7 @@ class Scene:
 
     def argv(self) -> tuple[str, ...]:
         arguments = (
-            str(self.report),
+            f"{self.place or self.box.workspace}/{self.report.name}",
             self.mark,
             ",".join(MASKED_PATHS_RESTRICTED),
             str(self.secret),
@@ -158,12 +166,19 @@ def copy_probe(base: Path) -> Path:
     return base
 
 
-def look(box: Box, mutant: Mutant | None = None) -> Seen:
-    """Run the probe once, as the product is or as `mutant` leaves it."""
+def look(
+    box: Box,
+    mutant: Mutant | None = None,
+    *,
+    way: Callable[[Scene, Call], RunResult] | None = None,
+    weakened: Callable[[Scene], AbstractContextManager[None]] | None = None,
+) -> Seen:
+    """Run the probe once, as the product is or as `mutant` leaves it. `way`: how a call is run,
+    when not in a container of its own; `weakened`: steps of that which are."""
     with surroundings(box) as scene:
-        steps = contextlib.nullcontext() if mutant is None else mutant.weakened(scene)
-        with steps:
-            _run(scene, mutant)
+        steps = weakened if mutant is None else mutant.weakened
+        with contextlib.nullcontext() if steps is None else steps(scene):
+            _run(scene, mutant, way)
         scene.host["left"] = box.left()
         scene.host["daemons"] = survivors(scene.mark)
         shutil.rmtree(box.bundles, ignore_errors=True)
@@ -190,13 +205,55 @@ def host_facts() -> dict[str, Any]:
     }
 
 
-def _run(scene: Scene, mutant: Mutant | None) -> None:
-    box = scene.box
-    plan = box.sandbox(volumes=[f"{scene.probe}:{PROBE}:ro"], timeout_s=30).resolve()
+def sandbox_of(scene: Scene, **fields: Any) -> ocisbx.Sandbox:
+    return scene.box.sandbox(volumes=[f"{scene.probe}:{PROBE}:ro"], timeout_s=30, **fields)
+
+
+def run_cold(scene: Scene, call: Call, mutant: Mutant | None = None) -> RunResult:
+    """In a container of its own."""
+    plan = sandbox_of(scene).resolve()
     if mutant is not None:
         # What a weakened container writes into its root must not be others' root.
         plan = rewritten(plan._replace(share_root=False, sealed=False), mutant.spec(scene))
         plan = mutant.plan(plan)
+    return run_plan(plan, call, audit=False)
+
+
+def run_pooled(scene: Scene, call: Call) -> RunResult:
+    """In a container that was there before the call."""
+    return _run_in_member(scene, call, str(scene.box.workspace))
+
+
+def run_late(scene: Scene, call: Call) -> RunResult:
+    """In one whose workspace came with the call."""
+    scene.place = PER_CALL_PLACE
+    return _run_in_member(scene, call._replace(argv=scene.argv()), PER_CALL)
+
+
+def _run_in_member(scene: Scene, call: Call, workspace: str) -> RunResult:
+    """As `Pool.run` does it, but no successor is started while the host looks around."""
+    pool = ocisbx.Pool(sandbox_of(scene, workspace=workspace).config, 1)
+    member = pool._make()
+    wanted = scene.box.workspace if workspace == PER_CALL else None
+    try:
+        with pool._sandbox.workspace(wanted) as chosen:
+            plan, given = member.plan, None
+            if chosen is not None:
+                given = chosen.fit(plan)
+                assert given is not None
+                plan = given.late.on(plan)
+                call = call._replace(workdir=plan.workdir)
+            told = run_in(member, Order(plan, call, workspace=given), None)
+        assert told is not None
+        return conclude(*told, resolve_s=0.0, audit=False)
+    finally:
+        member.retire()
+
+
+def _run(
+    scene: Scene, mutant: Mutant | None, way: Callable[[Scene, Call], RunResult] | None
+) -> None:
+    box = scene.box
     reading, writing = os.pipe()
     scene.waiting.append(writing)
 
@@ -215,7 +272,7 @@ def _run(scene: Scene, mutant: Mutant | None) -> None:
         start_timeout_s=None if mutant is None or mutant.reports else SOON_S,
     )
     try:
-        result = run_plan(plan, call, audit=False)
+        result = run_cold(scene, call, mutant) if way is None else way(scene, call)
         scene.host["stdout"] = result.stdout.decode()
     except RuntimeFailed as error:
         # A mutant without the init has nobody who reports; the probe's own file tells.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ocisbx.errors import RuntimeFailed
+from ocisbx.quirks import find_quirks
 from tests.box import RUNTIME_IDS, RUNTIMES
 from tests.security import gvisor
 from tests.security.assertions import OBSERVED, ROWS
@@ -20,7 +21,8 @@ from tests.security.bare import bare
 from tests.security.conftest import SCORE
 from tests.security.groups import GROUPS
 from tests.security.mutants import MUTANTS, Mutant
-from tests.security.scene import NoObservation, Seen, look
+from tests.security.scene import NoObservation, Seen, look, run_late, run_pooled
+from tests.security.steps import changed_programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,22 +46,43 @@ def title(row: Row) -> str:
     return f"{row.number}: {row.name}"
 
 
-def test_the_sandbox_holds(box: Box, record_property: Callable[[str, object], None]) -> None:
-    seen = look(box)
+WAYS = {"cold": None, "pooled": run_pooled, "late workspace": run_late}
+
+
+def can_go(found: RuntimeBinary, way: str) -> bool:
+    """Whether its containers can wait, and can be given a workspace while they do."""
+    quirks = find_quirks(found.name, found.version)
+    wait = quirks.socket_args is not None
+    return {"cold": True, "pooled": wait, "late workspace": wait and not quirks.user_kernel}[way]
+
+
+ROADS = {
+    f"{label}-{way}": (found, way)
+    for label, found in zip(RUNTIME_IDS, RUNTIMES, strict=True)
+    for way in WAYS
+    if can_go(found, way)
+}
+
+
+@pytest.mark.parametrize(("runtime", "way"), ROADS.values(), ids=ROADS, indirect=["runtime"])
+def test_the_sandbox_holds(
+    box: Box, way: str, record_property: Callable[[str, object], None]
+) -> None:
+    seen = look(box, way=WAYS[way])
     apart = gvisor.elsewhere(box.runtime)
     judged = [row for row in OBSERVED if row.name not in apart]
     broken = [title(row) for row in judged if not judge(row, seen)]
-    record_property(SCORE, score(box, held=len(judged) - len(broken), apart=len(apart)))
+    record_property(SCORE, score(box, way, held=len(judged) - len(broken), apart=len(apart)))
     assert not broken, broken
     needless = [row.name for row in OBSERVED if row.name in apart and holds_quietly(row, seen)]
     assert not needless, needless
 
 
-def score(box: Box, *, held: int, apart: int) -> str:
+def score(box: Box, way: str, *, held: int, apart: int) -> str:
     found = box.runtime
     name = " ".join(filter(None, (found.name, found.version, found.platform)))
     others = f", {apart} mean something else in gVisor" if apart else ""
-    return f"{name}: {held} of {len(OBSERVED) - apart}{others}"
+    return f"{name}, {way}: {held} of {len(OBSERVED) - apart}{others}"
 
 
 def holds_quietly(row: Row, seen: Seen) -> bool:
@@ -100,6 +123,31 @@ def test_a_mutant_is_noticed(box: Box, name: str) -> None:
     blind = {row.name for row in rows if judge(row, seen)}
     held = gvisor.HELD_BY_THE_SENTRY.get(name, frozenset()) if apart else frozenset()
     assert blind == held & {row.name for row in rows}
+
+
+# What ocisbx-cell leaves out when it mounts a workspace, and the assertions that notice it.
+LATE_MUTANTS = {
+    "no nosuid": (".set = set | MOUNT_ATTR_NOSUID |", ".set = set |", "every mount is nosuid"),
+    "no nodev": (
+        "MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,",
+        "MOUNT_ATTR_NOSUID,",
+        "every mount is nodev",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LATE_MUTANTS)
+@pytest.mark.parametrize(
+    "runtime",
+    [found for found, way in ROADS.values() if way == "late workspace"][:1],
+    indirect=True,
+    ids=lambda found: found.name,
+)
+def test_a_late_mount_that_is_weaker_is_noticed(box: Box, name: str) -> None:
+    old, new, assertion = LATE_MUTANTS[name]
+    weakened = changed_programs(("cell_workspace.c", old, new))
+    seen = look(box, way=run_late, weakened=weakened)
+    assert [row.name for row in OBSERVED if not judge(row, seen)] == [assertion]
 
 
 def bites_here(row: Row) -> bool:

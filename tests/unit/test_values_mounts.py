@@ -103,19 +103,50 @@ def test_tmpfs_refused(text: str) -> None:
         ("/a:b c\nd", ("/a:b c\nd", None)),
         ("/a:ro:rw", ("/a:ro", False)),
         (Path("/w"), ("/w", None)),
+        ("per-call", (None, None, True)),
+        ("per-call:ro", (None, True, True)),
+        ("per-call:rw", (None, False, True)),
+        ("/per-call", ("/per-call", None)),
     ],
 )
-def test_workspace(value: object, expected: tuple[str | None, bool | None]) -> None:
-    assert mounts.parse_workspace(value) == expected
+def test_workspace(value: object, expected: tuple[Any, ...]) -> None:
+    assert mounts.parse_workspace(value) == mounts.WorkspaceValue(*expected)
+    late = len(expected) == 3
+    assert mounts.is_per_call(str(value)) == late
+    wanted = None if late else mounts.WorkspaceValue(*expected)
+    assert mounts.directory_wanted(str(value)) == wanted
+
+
+def test_a_workspace_that_is_not_said() -> None:
+    """Is the current directory."""
+    assert mounts.directory_wanted(None) == mounts.WorkspaceValue(None, read_only=False)
+    assert not mounts.is_per_call(None)
 
 
 def test_no_workspace() -> None:
     assert mounts.parse_workspace("none") is None
+    assert mounts.directory_wanted("none") is None
+    assert not mounts.is_per_call("none")
 
 
 @pytest.mark.parametrize(
     "value",
-    ["", "w", ".", "./w:ro", "none:ro", "~", "/w\0", "/\udcff", Path("none"), Path("/w:ro")],
+    [
+        "",
+        "w",
+        ".",
+        "./w:ro",
+        "none:ro",
+        "~",
+        "/w\0",
+        "/\udcff",
+        Path("none"),
+        Path("/w:ro"),
+        Path("per-call"),
+        "per-call:",
+        "per-call:ro:ro",
+        "per-call:/w",
+    ],
 )
 def test_workspace_refused(value: object) -> None:
     with pytest.raises(ConfigError):
@@ -125,7 +156,7 @@ def test_workspace_refused(value: object) -> None:
 @given(path=PATHS, read_only=st.booleans())
 def test_every_path_can_be_a_workspace(path: str, *, read_only: bool) -> None:
     text = f"{path}:{'ro' if read_only else 'rw'}"
-    assert mounts.parse_workspace(text) == (path, read_only)
+    assert mounts.parse_workspace(text) == mounts.WorkspaceValue(path, read_only)
 
 
 @pytest.mark.parametrize(

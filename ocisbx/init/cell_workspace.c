@@ -1,0 +1,122 @@
+/* A directory of the caller's becomes the workspace of a container that is there already.
+ *
+ * The mounts are made beforehand, in a mount namespace that nobody else sees, from descriptors: no
+ * path of the workspace is looked up twice, and no symlink is followed. The container then gets
+ * all of them in one move. Its user namespace is the caller's own, so whoever started it may do
+ * all this in it (user_namespaces(7)); the host's mounts are as before.
+ */
+#include "cell.h"
+#include "text.h"
+
+#define CONTAINER_FD 3
+#define WORKSPACE_FD 4
+/* What ended before it could be given anything. */
+#define EXIT_GONE 3
+
+#define AT_EMPTY_PATH 0x1000 /* openat(2), open_tree(2) */
+#define AT_RECURSIVE 0x8000
+#define OPEN_TREE_CLONE 1
+#define OPEN_TREE_CLOEXEC O_CLOEXEC
+#define MOVE_MOUNT_F_EMPTY_PATH 4 /* move_mount(2) */
+#define MOVE_MOUNT_T_EMPTY_PATH 0x40
+#define MOUNT_ATTR_RDONLY 1 /* mount_setattr(2) */
+#define MOUNT_ATTR_NOSUID 2
+#define MOUNT_ATTR_NODEV 4
+#define RESOLVE_NO_MAGICLINKS 2 /* openat2(2) */
+#define RESOLVE_NO_SYMLINKS 4
+#define RESOLVE_BENEATH 8
+
+struct mount_attr {
+	unsigned long set, clear, propagation, user_namespace;
+};
+
+struct open_how {
+	unsigned long flags, mode, resolve;
+};
+
+static void join(int kind)
+{
+	long joined = SYS2(setns, CONTAINER_FD, kind);
+
+	if (joined == -ESRCH)
+		sys_exit(EXIT_GONE);
+	check("entering the container", joined);
+}
+
+/* A mount of its own, attached nowhere, with all that is mounted below it. */
+static long clone_mount(const char *name, long directory, const char *path, unsigned int extent)
+{
+	return check(name, SYS3(open_tree, directory, path,
+				OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | extent));
+}
+
+static void set_attributes(const char *name, long mount, unsigned long set, unsigned long clear)
+{
+	struct mount_attr attributes = {
+		.set = set | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+		.clear = clear,
+		.propagation = MS_PRIVATE,
+	};
+
+	check(name, SYS5(mount_setattr, mount, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes,
+			 sizeof attributes));
+}
+
+static void attach(const char *name, long mount, long place, unsigned int extent)
+{
+	check(name, SYS5(move_mount, mount, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | extent));
+}
+
+static long open_place(const char *name, long directory, unsigned long flags, unsigned long resolve)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_CLOEXEC | flags,
+		.resolve = resolve | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+	};
+
+	return check(name, SYS4(openat2, directory, name, &how, sizeof how));
+}
+
+/* `what` is "ro" or "rw", the place itself, or a path of the host, which is shown read-only. */
+static void lay_over(const struct options *options, long tree, const char *what, const char *name)
+{
+	int writable = text_equal(what, "rw"), itself = writable || text_equal(what, "ro");
+	long place = open_place(name, tree, 0, RESOLVE_BENEATH);
+	long mount = itself ? clone_mount(name, place, "", AT_EMPTY_PATH | AT_RECURSIVE)
+			    : clone_mount(what, AT_FDCWD, what, 0);
+
+	set_attributes(name, mount, writable ? 0 : MOUNT_ATTR_RDONLY,
+		       writable && options->read_only ? MOUNT_ATTR_RDONLY : 0);
+	attach(name, mount, place, MOVE_MOUNT_T_EMPTY_PATH);
+	SYS1(close, mount);
+	SYS1(close, place);
+}
+
+void give_workspace(const struct options *options)
+{
+	static const char name[] = "the workspace";
+	char **rest = options->argv, nothing;
+	long tree;
+
+	/* A new mount namespace takes the working directory along: to its own mount of the same
+	 * directory, wherever that is by now. */
+	check(name, SYS1(fchdir, WORKSPACE_FD));
+	join(CLONE_NEWUSER);
+	check("a mount namespace", SYS1(unshare, CLONE_NEWNS));
+	tree = clone_mount(name, AT_FDCWD, "", AT_EMPTY_PATH | AT_RECURSIVE);
+	set_attributes(name, tree, options->read_only ? MOUNT_ATTR_RDONLY : 0, 0);
+	if (*rest) {
+		/* What keeps names free is made meanwhile: stdin ends when it is there. */
+		SYS3(read, 0, &nothing, 1);
+		/* Before Linux 6.15 nothing can be mounted on what is attached nowhere. */
+		attach(name, tree, AT_FDCWD, MOVE_MOUNT_T_EMPTY_PATH);
+		for (; rest[0] && rest[1]; rest += 2)
+			lay_over(options, tree, rest[0], rest[1]);
+		if (*rest)
+			fail("a WHAT without its PATH", 0);
+		tree = clone_mount(name, tree, "", AT_EMPTY_PATH | AT_RECURSIVE);
+	}
+	join(CLONE_NEWNS);
+	attach(options->workspace, tree,
+	       open_place(options->workspace, AT_FDCWD, O_DIRECTORY, 0), MOVE_MOUNT_T_EMPTY_PATH);
+}

@@ -1,0 +1,146 @@
+"""The workspaces that calls of a pool name for themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ocisbx.backends.compile import compile_for_pool
+from ocisbx.backends.late import Given, changed, check_able, compile_late, opened
+from ocisbx.errors import ConfigError
+from ocisbx.mounts import is_per_call, parse_workspace
+from ocisbx.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ocisbx.backends.compile import Compiled
+    from ocisbx.backends.late import Late
+    from ocisbx.config import SandboxConfig
+    from ocisbx.plan import Plan
+
+# Of so many directories a pool knows what has to be mounted over them; and of so many plans, since
+# containers that wait may be older than the newest one.
+KEPT = 256
+KEPT_PLANS = 4
+
+
+class PoolSandbox(Sandbox):
+    """A Sandbox for the containers of a pool: their workspace may be left to each call."""
+
+    def __init__(self, config: SandboxConfig | None = None, **options: Any) -> None:  # noqa: ANN401 -- typed where they arrive
+        """As Sandbox."""
+        super().__init__(config, **options)
+        self._made: deque[Workspaces] = deque(maxlen=KEPT_PLANS)
+        # Where what the pool itself shows led at first.
+        self._shown: dict[str, str] | None = None
+
+    @property
+    def per_call(self) -> bool:
+        return is_per_call(self.config.workspace)
+
+    def _compile(self) -> Plan:
+        if not self.per_call:
+            return super()._compile()
+        compiled = compile_for_pool(self.config)
+        check_able(compiled)
+        self._check_shown(compiled)
+        self._made.append(Workspaces(compiled))
+        return compiled.plan
+
+    def _check_shown(self, compiled: Compiled) -> None:
+        """A payload may have put a link where a volume was, if that lies in what was its workspace:
+        those of other calls are not to be shown what it leads to.
+
+        Raises:
+            ConfigError: one leads elsewhere.
+        """
+        config = compiled.config
+        named = [*(volume.source for volume in config.volumes), config.rootfs or "host"]
+        shown = {name: compiled.host.fact(name).real for name in named if name != "host"}
+        if self._shown is None:
+            self._shown = shown
+        changed = [name for name, real in shown.items() if real != self._shown[name]]
+        if changed:
+            raise ConfigError(
+                f"{changed[0]} leads elsewhere than when the pool was made",
+                why=f"to {shown[changed[0]]}; an earlier call may have put a link there",
+                remedy="make the pool anew, if you trust it",
+            )
+
+    @contextlib.contextmanager
+    def workspace(self, wanted: str | os.PathLike[str] | None) -> Iterator[Workspace | None]:
+        """The workspace of one call, from here on the same directory, whatever becomes of its name.
+
+        Raises:
+            ConfigError: the pool has its own, or this one cannot be given.
+            InvalidState: it changes just now.
+            Unsupported: a rule of [filesystem] does not hold in it.
+        """
+        if wanted is None:
+            yield None
+            return
+        if not self.per_call:
+            raise ConfigError(
+                "the workspace of this pool is fixed",
+                remedy="make the pool with workspace = per-call, or leave the workspace out",
+            )
+        parse_workspace(wanted)
+        text = os.fspath(wanted)
+        # Most that wait are of the newest plan, whether or not it would be compiled anew by now.
+        plan = self._made[-1].plan if self._made else self.resolve()
+        late = self.find(text, plan)
+        assert late is not None, "the newest plan is among those that are kept"
+        with opened(late) as given:
+            yield Workspace(self, text, plan, given)
+
+    def find(self, wanted: str, plan: Plan) -> Late | None:
+        """What it takes to give this workspace to a container of `plan`; None: that is too old.
+        Errors are those of `compile_late`."""
+        found = next((one for one in tuple(self._made) if one.plan is plan), None)
+        return None if found is None else found.find(wanted)
+
+
+class Workspace(NamedTuple):
+    """What a call asked for; `given`: to containers of `plan`."""
+
+    sandbox: PoolSandbox
+    wanted: str
+    plan: Plan
+    given: Given
+
+    def fit(self, plan: Plan) -> Given | None:
+        """The same for a container that may be older; None: that is too old.
+
+        Raises:
+            InvalidState, ConfigError, Unsupported: as `PoolSandbox.workspace`.
+        """
+        if plan is self.plan:
+            return self.given
+        late = self.sandbox.find(self.wanted, plan)
+        if late is not None and late.identity != self.given.late.identity:
+            raise changed(late, "another directory is there")
+        return None if late is None else self.given._replace(late=late)
+
+
+class Workspaces:
+    """Those of one plan, each compiled once. Thread-safe: at worst one is compiled twice."""
+
+    def __init__(self, base: Compiled) -> None:
+        self._base = base
+        self._known: dict[str, Late] = {}
+
+    @property
+    def plan(self) -> Plan:
+        return self._base.plan
+
+    def find(self, wanted: str) -> Late:
+        """Errors are those of `compile_late`."""
+        late = self._known.get(wanted)
+        if late is None or not late.holds():
+            if len(self._known) >= KEPT:
+                self._known.clear()
+            late = self._known[wanted] = compile_late(self._base, wanted)
+        return late
