@@ -32,7 +32,7 @@ FIELDS_REMEDY = "`ocisbx schema sandbox` lists the fields, ocisbx-config(5) expl
 def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
     """One ConfigError for all problems; `remedy` holds those that the parsers gave."""
     details = error.errors(include_url=False)
-    lines = [f"{_where(detail)}: {_problem(detail, model)}" for detail in details]
+    lines = [f"{_where(detail)}: {problem_text(detail, model)}" for detail in details]
     remedies = [detail.get("ctx", {}).get("remedy", "") for detail in details]
     if any(detail["type"] == "extra_forbidden" for detail in details):
         remedies.append(FIELDS_REMEDY)
@@ -48,7 +48,8 @@ def _where(detail: ErrorDetails) -> str:
     return field_name(part for part in detail["loc"] if part != "[key]") or "configuration"
 
 
-def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
+def problem_text(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    """One problem of pydantic's list in our words; `model` is where names of fields come from."""
     kind, given = detail["type"], detail.get("input")
     if kind == "extra_forbidden":
         return f"unknown field{_near_field(str(detail['loc'][-1]), model)}"

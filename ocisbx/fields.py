@@ -39,7 +39,7 @@ RUNTIME_NAMES = ("auto", "strongest", "crun", "runc", "youki", "runsc")
 
 
 # ------------------------------------------------------------------------- parsers as field types
-def _parsed(parser: Callable[[Any], Any]) -> BeforeValidator:
+def parsed(parser: Callable[[Any], Any]) -> BeforeValidator:
     """A parser of ours as pydantic's: its refusal becomes one problem among others."""
 
     def validate(value: Any) -> Any:  # noqa: ANN401 -- whatever a document holds
@@ -180,108 +180,108 @@ def _either(*choices: dict[str, Any]) -> WithJsonSchema:
 
 
 # ------------------------------------------------------------------------------------------- types
-Text = Annotated[str, _parsed(values.check_text)]
-Reference = Annotated[str, _parsed(_not_empty)]
-AbsolutePath = Annotated[str, _parsed(values.check_path), WithJsonSchema(_PATH)]
-Pattern = Annotated[str, _parsed(values.check_pattern)]
-CommandPattern = Annotated[str, _parsed(_command_pattern)]
-Workspace = Annotated[str, _parsed(_workspace)]
+Text = Annotated[str, parsed(values.check_text)]
+Reference = Annotated[str, parsed(_not_empty)]
+AbsolutePath = Annotated[str, parsed(values.check_path), WithJsonSchema(_PATH)]
+Pattern = Annotated[str, parsed(values.check_pattern)]
+CommandPattern = Annotated[str, parsed(_command_pattern)]
+Workspace = Annotated[str, parsed(_workspace)]
 Rootfs = Annotated[
-    str, _parsed(_one_of_or_path("a root", ["host"])), _either({"enum": ["host"]}, _PATH)
+    str, parsed(_one_of_or_path("a root", ["host"])), _either({"enum": ["host"]}, _PATH)
 ]
 Seccomp = Annotated[
     str,
-    _parsed(_one_of_or_path("a seccomp profile", ["default", "none"])),
+    parsed(_one_of_or_path("a seccomp profile", ["default", "none"])),
     _either({"enum": ["default", "none"]}, _PATH),
 ]
 RuntimeName = Annotated[
     str,
-    _parsed(_one_of_or_path("a runtime", RUNTIME_NAMES)),
+    parsed(_one_of_or_path("a runtime", RUNTIME_NAMES)),
     _either({"enum": list(RUNTIME_NAMES)}, _PATH),
 ]
 PresetName = Annotated[
-    str, _parsed(_one_of("a preset", list(PRESETS))), WithJsonSchema({"enum": list(PRESETS)})
+    str, parsed(_one_of("a preset", list(PRESETS))), WithJsonSchema({"enum": list(PRESETS)})
 ]
 EnforcementName = Annotated[
     str,
-    _parsed(_one_of("a name of enforcement", [*ENFORCEMENT_NAMES, "all"])),
+    parsed(_one_of("a name of enforcement", [*ENFORCEMENT_NAMES, "all"])),
     WithJsonSchema({"enum": [*ENFORCEMENT_NAMES, "all"]}),
 ]
-HostName = Annotated[str, _parsed(values.check_hostname)]
-UserIds = Annotated[str, _parsed(_user), _either(_TEXT, {"type": "integer", "minimum": 0})]
+HostName = Annotated[str, parsed(values.check_hostname)]
+UserIds = Annotated[str, parsed(_user), _either(_TEXT, {"type": "integer", "minimum": 0})]
 Seconds = Annotated[
     float,
-    _parsed(quantities.parse_seconds),
+    parsed(quantities.parse_seconds),
     _either({"type": "number", "exclusiveMinimum": 0}, _NUMBER),
 ]
 Grace = Annotated[
     float,
-    _parsed(lambda value: quantities.parse_seconds(value, zero=True)),
+    parsed(lambda value: quantities.parse_seconds(value, zero=True)),
     _either({"type": "number", "minimum": 0}, _NUMBER),
 ]
-Size = Annotated[int, _parsed(quantities.parse_size), _either(*_SIZE)]
-Memory = Annotated[int, _parsed(quantities.parse_memory), WithJsonSchema(_LIMIT)]
-Swap = Annotated[int, _parsed(quantities.parse_swap), WithJsonSchema(_LIMIT)]
+Size = Annotated[int, parsed(quantities.parse_size), _either(*_SIZE)]
+Memory = Annotated[int, parsed(quantities.parse_memory), WithJsonSchema(_LIMIT)]
+Swap = Annotated[int, parsed(quantities.parse_swap), WithJsonSchema(_LIMIT)]
 Cpus = Annotated[
     float,
-    _parsed(quantities.parse_cpus),
+    parsed(quantities.parse_cpus),
     _either({"type": "number", "exclusiveMinimum": 0}, _NUMBER, _UNLIMITED),
 ]
 Weight = Annotated[
     int,
-    _parsed(quantities.parse_weight),
+    parsed(quantities.parse_weight),
     _either({"type": "integer", "minimum": 1, "maximum": quantities.MAX_WEIGHT}, _INTEGER),
 ]
 Cpuset = Annotated[
     str,
-    _parsed(quantities.parse_cpuset),
+    parsed(quantities.parse_cpuset),
     WithJsonSchema({"type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"}),
 ]
 Pids = Annotated[
     int,
-    _parsed(quantities.parse_pids),
+    parsed(quantities.parse_pids),
     _either({"type": "integer", "minimum": 1}, _INTEGER, _UNLIMITED),
 ]
 Sandboxes = Annotated[
     int,
-    _parsed(quantities.parse_sandboxes),
+    parsed(quantities.parse_sandboxes),
     _either({"type": "integer", "minimum": 1}, _INTEGER, _UNLIMITED),
 ]
 Rate = Annotated[
-    int, _parsed(lambda value: quantities.parse_size(value, minimum=1)), _either(*_SIZE)
+    int, parsed(lambda value: quantities.parse_size(value, minimum=1)), _either(*_SIZE)
 ]
 Operations = Annotated[
-    int, _parsed(quantities.parse_iops), _either({"type": "integer", "minimum": 1}, _INTEGER)
+    int, parsed(quantities.parse_iops), _either({"type": "integer", "minimum": 1}, _INTEGER)
 ]
-EnvName = Annotated[str, _parsed(values.check_env_name)]
-IoKey = Annotated[str, _parsed(_io_key)]
+EnvName = Annotated[str, parsed(values.check_env_name)]
+IoKey = Annotated[str, parsed(_io_key)]
 TmpfsSize = Annotated[
     int | None,
-    _parsed(_tmpfs_size),
+    parsed(_tmpfs_size),
     # TOML has no null.
     PlainSerializer(lambda value: "default" if value is None else value, when_used="json"),
 ]
 Capabilities = Annotated[
     tuple[str, ...],
-    _parsed(_capabilities),
+    parsed(_capabilities),
     WithJsonSchema({"type": "array", "items": {"type": "string", "pattern": "^[+-]?[A-Za-z_]+$"}}),
 ]
 
 Frozen = AfterValidator(_frozen)
 Variables = Annotated[Mapping[EnvName, Text], Frozen]
 Annotations = Annotated[
-    Mapping[str, str], _parsed(_annotations), Frozen, WithJsonSchema(_table(_TEXT))
+    Mapping[str, str], parsed(_annotations), Frozen, WithJsonSchema(_table(_TEXT))
 ]
 Rlimits = Annotated[
     Mapping[str, tuple[int, int]],
-    _parsed(_rlimits),
+    parsed(_rlimits),
     Frozen,
     WithJsonSchema(_table({"anyOf": [_LIMIT, _RLIMIT_PAIR]})),
 ]
 Tmpfs = Annotated[
     Mapping[AbsolutePath, TmpfsSize],
-    _parsed(_tmpfs),
+    parsed(_tmpfs),
     Frozen,
     _either(_table(_TMPFS_SIZE), {"type": "array", "items": _TEXT}),
 ]
-as_volume = _parsed(_volume)
+as_volume = parsed(_volume)

@@ -1,4 +1,4 @@
-"""Numbers that a caller writes: sizes, durations, processors, rates, rlimits; one parser each.
+"""Numbers that a caller writes: sizes, durations, processors, rates, rlimits, signals.
 
 All raise ConfigError, whose sentence tells what was expected.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import signal
 from typing import TYPE_CHECKING
 
 from ocisbx.errors import ConfigError
@@ -261,3 +262,14 @@ def parse_ulimit(value: object) -> tuple[str, tuple[int, int]]:
         raise refusal(text, "a ulimit", why)
     resource = check_rlimit_name(name)
     return resource, parse_rlimit(resource, soft, hard if colon else None)
+
+
+def parse_signal(value: object) -> int:
+    """TERM, SIGTERM, term or 15."""
+    name = str(value).upper().removeprefix("SIG")
+    for number in signal.valid_signals():
+        # Real-time signals between the first and the last have none.
+        known: str = getattr(number, "name", "")
+        if name and name in (str(int(number)), known.removeprefix("SIG")):
+            return int(number)
+    raise ConfigError(f"{show(value)} is not a signal", remedy="kill -l lists them")

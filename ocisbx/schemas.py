@@ -12,11 +12,15 @@ from typing_extensions import TypedDict  # pydantic takes typing's from Python 3
 
 from ocisbx import config, result
 from ocisbx.errors import ConfigError
+from ocisbx.expect import script
 from ocisbx.values import did_you_mean, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from types import ModuleType
+
+    from pydantic import BaseModel
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -39,13 +43,7 @@ def generate(root: Path) -> dict[Path, str]:
 
 def sandbox_schema() -> dict[str, Any]:
     """SandboxConfig as TOML or JSON, with the descriptions of its fields."""
-    document = config.SandboxConfig.model_json_schema()
-    texts = field_texts()
-    for name, model in {"SandboxConfig": document, **document["$defs"]}.items():
-        for field, content in model["properties"].items():
-            content.pop("title", None)
-            if text := texts.get((name, field)):
-                content["description"] = text
+    document = _described(config.SandboxConfig, config)
     volume = document["$defs"]["Volume"]
     volume["required"].remove("target")
     volumes = document["properties"]["volumes"]
@@ -53,14 +51,33 @@ def sandbox_schema() -> dict[str, Any]:
     return document
 
 
-def field_texts() -> dict[tuple[str, str], str]:
-    """(class, field): the text under the field in config.py.
+def expect_schema() -> dict[str, Any]:
+    """The file of `ocisbx expect`, with the descriptions of its fields."""
+    return _described(script.Script, script)
+
+
+def _described(model: type[BaseModel], module: ModuleType) -> dict[str, Any]:
+    """The schema of a model; descriptions are the texts under the fields in its module."""
+    document = model.model_json_schema()
+    texts = field_texts(module)
+    for name, content in {model.__name__: document, **document["$defs"]}.items():
+        classes = [base.__name__ for base in getattr(module, name).__mro__]
+        for field, part in content["properties"].items():
+            part.pop("title", None)
+            told = [texts[base, field] for base in classes if (base, field) in texts]
+            if told:
+                part["description"] = told[0]
+    return document
+
+
+def field_texts(module: ModuleType) -> dict[tuple[str, str], str]:
+    """(class, field): the text under the field in the module's source.
 
     Read from the source here, because pydantic's use_attribute_docstrings does that at every
     import, for 15 ms.
     """
     texts: dict[tuple[str, str], str] = {}
-    for node in ast.parse(inspect.getsource(config)).body:
+    for node in ast.parse(inspect.getsource(module)).body:
         if not isinstance(node, ast.ClassDef):
             continue
         for field, text in zip(node.body, node.body[1:], strict=False):
@@ -70,7 +87,7 @@ def field_texts() -> dict[tuple[str, str], str]:
                 and isinstance(text, ast.Expr)
                 and isinstance(text.value, ast.Constant)
             ):
-                texts[node.name, field.target.id] = str(text.value.value)
+                texts[node.name, field.target.id] = " ".join(str(text.value.value).split())
     return texts
 
 
@@ -145,4 +162,5 @@ def _closed(content: dict[str, Any]) -> dict[str, Any]:
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "sandbox": sandbox_schema,
     "result": result_schema,
+    "expect": expect_schema,
 }

@@ -23,6 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 PARALLEL_PARTS = frozenset(
     {
         "contract",
+        "expect",
         "golden",
         "machine",
         "meta",

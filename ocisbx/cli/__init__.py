@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "kill": ("containers", "signal containers in the background"),
     "rm": ("containers", "remove containers in the background that have ended"),
     "session": ("session", "start, use, list and end containers that take many commands"),
+    "expect": ("expect", "drive a program on a terminal by a script"),
     "pool": ("pool", "keep containers ready for `run --pool`"),
     "bundle": ("bundle", "make, check, run, rerun and compare bundles"),
     "inspect": ("inspect", "show a container's or a bundle's config.json, owner and runtime"),
@@ -44,10 +45,6 @@ VERBS: dict[str, tuple[str, str]] = {
     "schema": ("host", "print a JSON schema"),
     "version": ("host", "print the version"),
 }
-# Verbs of the interface that this version does not have yet.
-LATER = (
-    "expect",
-)  # fmt: skip
 
 USAGE = "usage: ocisbx VERB [OPTIONS] [ARG...]"
 REPORT = "this is a bug in ocisbx: report what the same command says with OCISBX_DEBUG=1"
@@ -145,11 +142,6 @@ def _help() -> str:
 def _unknown(verb: str) -> OcisbxError:
     from ocisbx.values import did_you_mean, show  # noqa: PLC0415 -- for a refusal only
 
-    if verb in LATER:
-        return ConfigError(
-            f"{verb}: this version does not have it yet",
-            remedy=f"it has {', '.join(VERBS)}",
-        )
     near = did_you_mean(verb, VERBS)
     return ConfigError(
         f"{show(verb)} is not a verb{near}",

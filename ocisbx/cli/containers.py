@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 from ocisbx.backends.live import live_owners
@@ -12,7 +11,7 @@ from ocisbx.cli.options import Option, Syntax, parse, wants_help
 from ocisbx.cli.output import inert_json, printable, put, say
 from ocisbx.cli.run import TOLD
 from ocisbx.errors import ConfigError, InvalidState, OcisbxError
-from ocisbx.quantities import parse_seconds
+from ocisbx.quantities import parse_seconds, parse_signal
 from ocisbx.result import describe_end
 from ocisbx.values import show
 
@@ -183,14 +182,3 @@ def rm_main(arguments: list[str]) -> int:
             container.remove(force=force)
 
     return each(RM, parsed, remove)
-
-
-def parse_signal(text: str) -> int:
-    """TERM, SIGTERM, term or 15. Raises ConfigError."""
-    name = text.upper().removeprefix("SIG")
-    for number in signal.valid_signals():
-        # Real-time signals between the first and the last have none.
-        known: str = getattr(number, "name", "")
-        if name and name in (str(int(number)), known.removeprefix("SIG")):
-            return int(number)
-    raise ConfigError(f"{show(text)} is not a signal", remedy="kill -l lists them")

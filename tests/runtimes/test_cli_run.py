@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # Neither these nor anything below them may be imported by a `run` that has its plan.
 HEAVY = frozenset({
     "argparse", "asyncio", "dataclasses", "hashlib", "inspect", "jsonschema", "logging", "pathlib",
-    "pexpect", "psutil", "pydantic", "pydantic_core", "rich", "shutil", "ssl", "subprocess",
+    "pexpect", "psutil", "pydantic", "pydantic_core", "pyte", "regex", "rich", "shutil", "ssl",
+    "subprocess",
     "tempfile", "tomllib", "traceback", "typer", "unittest", "urllib",
 })  # fmt: skip
 OURS = frozenset({

@@ -30,9 +30,9 @@ from ocisbx.bundle.record import (
     read_records,
     recorded_holder,
 )
-from ocisbx.cli.containers import parse_signal
 from ocisbx.cli.inside import _split
 from ocisbx.errors import OcisbxError
+from ocisbx.quantities import parse_signal
 
 if TYPE_CHECKING:
     from pathlib import Path

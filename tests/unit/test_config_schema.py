@@ -36,18 +36,20 @@ def test_unknown_schema() -> None:
 
 def test_generate_is_stable() -> None:
     files = schemas.generate(Path("/x"))
-    assert set(files) == {Path("/x/schemas/sandbox.json"), Path("/x/schemas/result.json")}
+    names = ("sandbox", "result", "expect")
+    assert set(files) == {Path(f"/x/schemas/{name}.json") for name in names}
     assert files == schemas.generate(Path("/x"))
     for path, text in files.items():
         assert json.loads(text) == schemas.schema(path.stem)
 
 
-def test_every_field_is_described() -> None:
-    document = schemas.schema("sandbox")
+@pytest.mark.parametrize("name", ["sandbox", "expect"])
+def test_every_field_is_described(name: str) -> None:
+    document = schemas.schema(name)
     for model in (document, *document["$defs"].values()):
-        for name, field in model["properties"].items():
+        for key, field in model["properties"].items():
             # A table has its model's description.
-            assert "description" in field or "$ref" in json.dumps(field), name
+            assert "description" in field or "$ref" in json.dumps(field), key
 
 
 def test_mistakes_do_not_fit() -> None:

@@ -1,0 +1,105 @@
+"""`ocisbx expect`: a script for a program on a terminal; options and checks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ocisbx.cli.options import JSON, Option, Syntax, parse, wants_help
+from ocisbx.cli.output import printable, put, put_json
+from ocisbx.documents import MAX_FILE_BYTES, read_file, show_path
+from ocisbx.errors import ConfigError, Unsupported
+from ocisbx.expect.file import parse_script
+
+if TYPE_CHECKING:
+    from ocisbx.expect.report import ScriptReport
+    from ocisbx.expect.script import Script
+
+EXPECT = Syntax(
+    "ocisbx expect FILE.toml|- [OPTIONS] [-- COMMAND [ARG...]]",
+    "Drive a program on a terminal by a script (TOML, ocisbx-expect(5); - reads\n"
+    "standard input): wait for prompts, answer them, hand over to a person.\n"
+    "Exit code 0: the script ended ok, 1: a case said fail, or the program ended\n"
+    "early, 124: a step timed out, 3: a person is needed and nobody is there,\n"
+    "125: the file is wrong. COMMAND goes before the file's own.",
+    (
+        Option(("--dry-run",), "flag", "", "check the file, its patterns and keys; run nothing"),
+        JSON,
+    ),
+    (
+        "ocisbx expect --dry-run apply.toml",
+        "ocisbx expect apply.toml -- terraform apply",
+        "ocisbx expect --dry-run - < apply.toml",
+    ),
+)
+
+
+def expect_main(arguments: list[str]) -> int:
+    """Check a script, and run it."""
+    own, command = _split(arguments)
+    parsed = parse(EXPECT, own)
+    if wants_help(EXPECT, parsed):
+        return 0
+    if len(parsed.words) != 1:
+        what = "one FILE.toml, or -, expected"
+        raise ConfigError(what, remedy=f"usage: {EXPECT.usage}")
+    script = read_script(parsed.words[0])
+    if not command and not script.command:
+        remedy = 'write it after --, or as command = ["PROGRAM", "ARG"] in the file'
+        raise ConfigError("no command was given", remedy=remedy)
+    if "dry-run" not in parsed.options:
+        raise Unsupported(
+            "expect: this version checks scripts and does not run them yet",
+            remedy="ocisbx expect --dry-run FILE.toml",
+        )
+    _tell(script, command or list(script.command), as_json="json" in parsed.options)
+    return 0
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Options and file; the command after `--`."""
+    if "--" not in arguments:
+        return arguments, []
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
+
+
+def read_script(name: str) -> Script:
+    """The script in a file, or on standard input for `-`. Raises ConfigError."""
+    if name != "-":
+        return parse_script(read_file(Path(name)), show_path(Path(name)))
+    try:
+        with os.fdopen(os.dup(0), "rb") as stream:
+            raw = stream.read(MAX_FILE_BYTES + 1)
+        return parse_script(raw.decode(), "standard input")
+    except (OSError, ValueError) as error:
+        raise ConfigError("standard input cannot be read", why=str(error)) from None
+
+
+def tell_report(report: ScriptReport, *, as_json: bool) -> int:
+    """Print what a script did, inert whatever the program printed; returns the exit code."""
+    if as_json:
+        put_json(report.to_dict())
+        return report.exit_code
+    for step in report.steps:
+        name = f" {step.name}:" if step.name else ""
+        matched = "".join(f" {text!r}" for _, text in step.matches[-1:])
+        line = f"{step.number:4}  {step.kind:14}{step.duration_s:8.3f} s {step.outcome}"
+        put(printable(f"{line}{name}{matched}") + "\n")
+    told = ": ".join(filter(None, [report.outcome, report.why, report.message]))
+    put(printable(told) + "\n")
+    return report.exit_code
+
+
+def _tell(script: Script, command: list[str], *, as_json: bool) -> None:
+    """What would be done."""
+    if as_json:
+        document: dict[str, Any] = script.model_dump(mode="json", exclude_none=True)
+        put_json({**document, "command": command})
+        return
+    put(f"{printable(' '.join(command))}: {len(script.steps)} steps\n")
+    for number, step in enumerate(script.steps, start=1):
+        limit_s = script.timeout_s if step.timeout_s is None else step.timeout_s
+        name = f"  {printable(step.name)}" if step.name else ""
+        put(f"{number:4}  {step.kind:14}{limit_s:g} s{name}\n")

@@ -1,0 +1,334 @@
+"""Expect, with our names and errors, and its twin for asyncio; the work is done by Spawn.
+
+`patterns` is one pattern or several: text in `re` syntax, a compiled pattern, pexpect.EOF or
+pexpect.TIMEOUT, which match the end of the output and of the time instead of raising.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pexpect import EOF, TIMEOUT
+
+from ocisbx.errors import ExpectEOF, ExpectTimeout
+from ocisbx.expect.ends import size_of
+from ocisbx.expect.hidden import Hidden
+from ocisbx.expect.patterns import Pattern, as_pattern
+from ocisbx.expect.spawn import Spawn
+from ocisbx.expect.waiting import is_over, left
+from ocisbx.values import show
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from re import Match
+
+    from ocisbx.expect.ends import Terminal
+    from ocisbx.expect.screen import Canvas, View
+
+T = TypeVar("T")
+
+TIMEOUT_S = 30.0
+"""pexpect's default."""
+SHOWN_CHARACTERS = 200
+
+
+class _Face:
+    """What both twins share: looking at what is there."""
+
+    def __init__(
+        self,
+        terminal: int | Terminal,
+        *,
+        encoding: str | None = "utf-8",
+        hidden: Hidden | None = None,
+    ) -> None:
+        """A program at the other end of `terminal`; without `encoding` all is bytes."""
+        self.spawn = Spawn(terminal, encoding=encoding)
+        self.hidden = Hidden() if hidden is None else hidden
+        self.screen_match: Match[str] | None = None
+        self._canvas: Canvas | None = None
+
+    def _hide(self, text: str | bytes, *, secret: bool) -> None:
+        if secret:
+            self.hidden.add(text if isinstance(text, str) else text.decode(errors="replace"))
+
+    def _line(self, text: str | bytes) -> Any:  # noqa: ANN401 -- str or bytes
+        return self.spawn._coerce_send_string(text) + self.spawn.linesep  # noqa: SLF001 -- as pexpect's
+
+    @property
+    def echo(self) -> bool:
+        """Whether the kernel shows what is typed; off at a password prompt."""
+        return self.spawn.echo
+
+    # ------------------------------------------------------------------------ what came
+    @property
+    def before(self) -> Any:  # noqa: ANN401 -- str or bytes, as the encoding says
+        """What came before the last match; after an error all that came."""
+        return self.spawn.before
+
+    @property
+    def after(self) -> Any:  # noqa: ANN401 -- str or bytes, EOF or TIMEOUT
+        """What the last match covers."""
+        return self.spawn.after
+
+    @property
+    def match(self) -> Any:  # noqa: ANN401 -- a match, a text (expect_exact), EOF or TIMEOUT
+        """The last match, with its groups."""
+        return self.spawn.match
+
+    @property
+    def buffer(self) -> Any:  # noqa: ANN401 -- str or bytes
+        """What came since, and the next expect looks at first."""
+        return self.spawn.buffer
+
+    def screen(self, *, colours: bool = False) -> View:
+        """What a person would see now, drawn from the last MiB of the output."""
+        self.spawn.absorb()
+        return self._draw().view(colours=colours)
+
+    def _draw(self) -> Canvas:
+        from ocisbx.expect.screen import (  # noqa: PLC0415 -- pyte, for who looks at the screen
+            Canvas,
+            last_bytes,
+        )
+
+        rows, columns = size_of(self.spawn.child_fd)
+        if self._canvas is None:
+            self._canvas = Canvas(rows, columns)
+        canvas, spawn = self._canvas, self.spawn
+        canvas.resize(rows, columns)
+        missing = spawn.total_bytes - canvas.fed_bytes
+        data = last_bytes(spawn.tail, missing)
+        if len(data) < missing:
+            canvas.restart()
+            canvas.fed_bytes += missing - len(data)
+        canvas.feed(data)
+        return canvas
+
+    # ------------------------------------------------------------------------ for both twins
+    def _patterns(self, patterns: Any) -> list[Any]:  # noqa: ANN401 -- one or several
+        several = list(patterns) if isinstance(patterns, (list, tuple)) else [patterns]
+        return self.spawn.compile_pattern_list(several)
+
+    def _look_for(self, patterns: Any) -> Callable[[], int | None]:  # noqa: ANN401 -- as above
+        several = list(patterns) if isinstance(patterns, (list, tuple)) else [patterns]
+        compiled = [as_pattern(pattern) for pattern in several]
+
+        def look() -> int | None:
+            text = self._draw().view().text
+            for index, pattern in enumerate(compiled):
+                self.screen_match = pattern.search(text)
+                if self.screen_match is not None:
+                    return index
+            return None
+
+        return look
+
+    def _enough(self, size: int) -> Callable[[], bool | None]:
+        spawn = self.spawn
+        return lambda: True if spawn.flag_eof or (size >= 0 and spawn.unread >= size) else None
+
+    @contextmanager
+    def _errors(self, wanted: object, timeout_s: float | None) -> Iterator[None]:
+        """pexpect's two exceptions as ours, with what came last."""
+        try:
+            yield
+        except TIMEOUT:
+            seconds = round(timeout_s or 0.0, 2)
+            raise ExpectTimeout(
+                f"{self._name(wanted)} did not appear in {seconds:g} s",
+                why=self._came(),
+                remedy="give it more time (timeout_s), or look at `before` for what came instead",
+            ) from None
+        except EOF:
+            ending = self.spawn.terminal.ended()
+            raise ExpectEOF(
+                f"the output ended before {self._name(wanted)} appeared",
+                why=", ".join(filter(None, [ending, self._came()])),
+            ) from None
+
+    def _name(self, wanted: object) -> str:
+        several = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+        names = [
+            item.__name__
+            if isinstance(item, type)
+            else show(item.pattern if isinstance(item, Pattern) else item)
+            for item in several
+        ]
+        return " or ".join(names) or "anything"
+
+    def _came(self) -> str:
+        before = self.spawn.before
+        text = before if isinstance(before, str) else (before or b"").decode(errors="replace")
+        if not text:
+            return "there was no output"
+        return f"the output ends with {self.hidden.tail(text, SHOWN_CHARACTERS)!r}"
+
+
+class Expect(_Face):
+    """A program on a terminal, driven as by a person at a keyboard."""
+
+    def send(self, text: str | bytes, *, secret: bool = False) -> int:
+        """Type; the number of bytes. A `secret` stands in no error, no report and no transcript.
+
+        Raises ExpectEOF: the program has ended; ExpectTimeout: it does not read (30 s).
+        """
+        self._hide(text, secret=secret)
+        return self.spawn.send(text, secret=secret)
+
+    def sendline(self, text: str | bytes = "", *, secret: bool = False) -> int:
+        """Type a line and its end."""
+        return self.send(self._line(text), secret=secret)
+
+    def sendcontrol(self, key: str) -> int:
+        """Type Ctrl and a key: `c`, `d`, `z`, `[` (Escape). Raises ConfigError for another."""
+        return self.spawn.sendcontrol(key)
+
+    def sendeof(self) -> int:
+        """Type what ends the input, Ctrl-D; it counts at the beginning of a line."""
+        return self.spawn.sendeof()
+
+    def expect(
+        self,
+        patterns: Any,  # noqa: ANN401 -- one or several
+        timeout_s: float | None = TIMEOUT_S,
+        *,
+        window: int | None = None,
+    ) -> int:
+        """Wait for a pattern, and return the index of the one that matched first.
+
+        timeout_s: 0 looks only at what is there; None waits for ever.
+        window: how many characters of the end of the output are searched; None: all.
+
+        Raises:
+            ExpectTimeout, ExpectEOF: the time or the output ended; `before` holds what came.
+            ConfigError: a pattern does not compile, or its search takes too long.
+            TerminalError: the terminal was closed.
+        """
+        compiled = self._patterns(patterns)
+        with self._errors(compiled, timeout_s):
+            return self.spawn.expect_list(compiled, timeout_s, window)  # type: ignore[return-value]
+
+    def expect_exact(
+        self,
+        texts: Any,  # noqa: ANN401 -- one or several
+        timeout_s: float | None = TIMEOUT_S,
+        *,
+        window: int | None = None,
+    ) -> int:
+        """expect() for plain texts."""
+        with self._errors(texts, timeout_s):
+            return self.spawn.expect_exact(texts, timeout_s, window)  # type: ignore[return-value]
+
+    def expect_screen(
+        self,
+        patterns: Any,  # noqa: ANN401 -- one or several
+        timeout_s: float | None = TIMEOUT_S,
+    ) -> int:
+        """Wait until a pattern stands on the screen; `screen_match` is its match.
+
+        What came stays to be looked at by expect(). It raises as expect() does.
+        """
+        with self._errors(patterns, timeout_s):
+            return self._until(self._look_for(patterns), timeout_s)
+
+    def read(self, size: int = -1, timeout_s: float | None = TIMEOUT_S) -> Any:  # noqa: ANN401 -- str or bytes
+        """The next `size` characters, fewer at the end; all until the end where it is negative.
+
+        Raises ExpectTimeout: they did not come; they stay in the buffer.
+        """
+        with self._errors(f"the next {size} characters" if size >= 0 else EOF, timeout_s):
+            self._until(self._enough(size), timeout_s)
+        return self.spawn.take(size if size >= 0 else self.spawn.unread)
+
+    def _until(self, look: Callable[[], T | None], timeout_s: float | None) -> T:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        self.spawn.absorb()
+        while (found := look()) is None:
+            _check(self.spawn, until)
+            self.spawn.absorb(left(until))
+        return found
+
+
+class AsyncExpect(_Face):
+    """Expect for asyncio: the same names; other tasks go on while it waits."""
+
+    async def send(self, text: str | bytes, *, secret: bool = False) -> int:
+        """As Expect.send."""
+        self._hide(text, secret=secret)
+        return await self.spawn.send_async(text, secret=secret)
+
+    async def sendline(self, text: str | bytes = "", *, secret: bool = False) -> int:
+        """As Expect.sendline."""
+        return await self.send(self._line(text), secret=secret)
+
+    async def sendcontrol(self, key: str) -> int:
+        """As Expect.sendcontrol."""
+        return await self.spawn.send_async(self.spawn.key(key))
+
+    async def sendeof(self) -> int:
+        """As Expect.sendeof."""
+        return await self.spawn.send_async(self.spawn.end_key())
+
+    async def expect(
+        self,
+        patterns: Any,  # noqa: ANN401 -- one or several
+        timeout_s: float | None = TIMEOUT_S,
+        *,
+        window: int | None = None,
+    ) -> int:
+        """As Expect.expect."""
+        compiled = self._patterns(patterns)
+        with self._errors(compiled, timeout_s):
+            found: Awaitable[int] = self.spawn.expect_list(  # type: ignore[assignment]
+                compiled, timeout_s, window, async_=True
+            )
+            return await found
+
+    async def expect_exact(
+        self,
+        texts: Any,  # noqa: ANN401 -- one or several
+        timeout_s: float | None = TIMEOUT_S,
+        *,
+        window: int | None = None,
+    ) -> int:
+        """As Expect.expect_exact."""
+        with self._errors(texts, timeout_s):
+            found: Awaitable[int] = self.spawn.expect_exact(  # type: ignore[assignment]
+                texts, timeout_s, window, async_=True
+            )
+            return await found
+
+    async def expect_screen(
+        self,
+        patterns: Any,  # noqa: ANN401 -- one or several
+        timeout_s: float | None = TIMEOUT_S,
+    ) -> int:
+        """As Expect.expect_screen."""
+        with self._errors(patterns, timeout_s):
+            return await self._until(self._look_for(patterns), timeout_s)
+
+    async def read(self, size: int = -1, timeout_s: float | None = TIMEOUT_S) -> Any:  # noqa: ANN401 -- str or bytes
+        """As Expect.read."""
+        with self._errors(f"the next {size} characters" if size >= 0 else EOF, timeout_s):
+            await self._until(self._enough(size), timeout_s)
+        return self.spawn.take(size if size >= 0 else self.spawn.unread)
+
+    async def _until(self, look: Callable[[], T | None], timeout_s: float | None) -> T:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        self.spawn.absorb()
+        while (found := look()) is None:
+            _check(self.spawn, until)
+            await self.spawn.await_input(left(until))
+            self.spawn.absorb()
+        return found
+
+
+def _check(spawn: Spawn, until: float | None) -> None:
+    """Raises pexpect's EOF or TIMEOUT when there is nothing more to wait for."""
+    if not spawn.flag_eof and not is_over(until):
+        return
+    spawn.before = spawn.unread_text
+    raise EOF("the output has ended") if spawn.flag_eof else TIMEOUT("nothing came in time")

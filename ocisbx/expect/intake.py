@@ -1,0 +1,255 @@
+"""What comes from a terminal: read without ever blocking, decoded, kept within bounds."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pexpect import EOF, TIMEOUT
+from pexpect.spawnbase import SpawnBase
+
+from ocisbx.errors import InvalidState, TerminalError
+from ocisbx.expect.ends import Descriptor, Terminal, echoes
+from ocisbx.expect.waiting import is_over, readable, turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    # Generic in the stubs only.
+    _SpawnBase = SpawnBase[Any]
+else:
+    _SpawnBase = SpawnBase
+
+# All that a terminal holds (N_TTY's buffer and those before it, drivers/tty/tty_buffer.c).
+READ_BYTES = 1 << 16
+# As of a stream that is captured (--max-output).
+MAX_BEFORE = 64 << 20
+# What the screen is drawn from.
+MAX_TAIL_BYTES = 1 << 20
+# A piece that is shorter is a prompt more often than a part of a flood, and to ask in vain whether
+# there is more takes a sixth of the time from the prompt to its match.
+SMALL_BYTES = 1 << 10
+
+
+class Intake(_SpawnBase):
+    """The reading half of a Spawn.
+
+    terminal: the controller's descriptor, an object with fileno(), or a Terminal. It is made
+        non-blocking, and never closed but by close() of one that came as a number.
+    encoding: None for bytes, else str in this encoding.
+    """
+
+    if TYPE_CHECKING:
+        # What pexpect's SpawnBase has for its subclasses; the stubs leave it out.
+        buffer_type: Any
+        _before: Any
+        _buffer: Any
+        _coerce_expect_string: Callable[[Any], Any]
+        _coerce_send_string: Callable[[Any], Any]
+        _decoder: Any
+        _encoder: Any
+        _log: Callable[[Any, str], None]
+        _pattern_type_err: Callable[[Any], NoReturn]
+
+    def __init__(
+        self,
+        terminal: int | Terminal,
+        *,
+        timeout: float | None = 30,
+        maxread: int = READ_BYTES,
+        searchwindowsize: int | None = None,
+        logfile: Any = None,  # noqa: ANN401 -- as pexpect: a file of bytes or of text
+        encoding: str | None = None,
+        codec_errors: str = "replace",
+    ) -> None:
+        super().__init__(timeout, maxread, searchwindowsize, logfile, encoding, codec_errors)
+        self.delayafterread = self.delaybeforesend = None
+        self.terminal: Terminal = Descriptor(terminal) if isinstance(terminal, int) else terminal
+        self.child_fd = self.terminal.fileno()
+        self.name = f"<terminal {self.child_fd}>"
+        self.max_before = MAX_BEFORE
+        self.before_truncated = False
+        """Whether the beginning of `before` was dropped since the last match."""
+        self.tail: deque[bytes] = deque()
+        """The last output as it came, of at most about MAX_TAIL_BYTES."""
+        self._tail_bytes = 0
+        self.total_bytes = 0
+        """How much output was read."""
+        self._hung_up = self._program_ended = self._awaited = False
+        try:
+            os.set_blocking(self.child_fd, False)
+        except OSError as error:
+            raise TerminalError("the terminal cannot be read", why=str(error)) from None
+        self.closed = False
+
+    # ------------------------------------------------------------------------ reading
+    def read_nonblocking(self, size: int = 1, timeout: float | None = -1) -> Any:  # noqa: ANN401 -- bytes or str
+        """What is there, up to `size` bytes, after waiting for the first.
+
+        Raises:
+            pexpect.EOF: the output ended. pexpect.TIMEOUT: nothing came in time.
+            TerminalError: the descriptor was closed.
+        """
+        if self.flag_eof:
+            raise EOF("the output has ended")
+        data = self._take(size, thorough=timeout == 0)
+        if data is None:
+            self._await_input(self.timeout if timeout == -1 else timeout)
+            data = self._take(size, thorough=False)
+        if data is None:
+            raise TIMEOUT("no output in time")
+        if data:
+            text = self._decoder.decode(data)
+        else:
+            self.flag_eof = True
+            # Half a character, then the end: the incremental decoder still holds it.
+            text = self._decoder.decode(b"", True)  # noqa: FBT003 -- pexpect's bytes have no keyword
+            if not text:
+                raise EOF("the output has ended")
+        self._log(text, "read")
+        return text
+
+    def _take(self, size: int, *, thorough: bool) -> bytes | None:
+        """What is there, up to `size` bytes; None: nothing yet; empty: the end."""
+        pieces: list[bytes] = []
+        missing = size
+        while missing > 0 and not self._hung_up:
+            piece = self._open().read_some(missing)
+            # Of a program that has ended nothing more comes, whoever holds its terminal open.
+            self._hung_up = piece == b"" or (piece is None and self._program_ended)
+            if not piece:
+                break
+            pieces.append(piece)
+            missing -= len(piece)
+            if len(piece) < SMALL_BYTES and not thorough:
+                break
+        data = b"".join(pieces)
+        if data:
+            self._remember(data)
+            return data
+        return b"" if self._hung_up else None
+
+    def _remember(self, data: bytes) -> None:
+        self.total_bytes += len(data)
+        self._tail_bytes += len(data)
+        self.tail.append(data)
+        while self._tail_bytes - len(self.tail[0]) >= MAX_TAIL_BYTES:
+            self._tail_bytes -= len(self.tail.popleft())
+
+    def _open(self) -> Terminal:
+        if self.closed:
+            raise TerminalError("the terminal was closed")
+        return self.terminal
+
+    def _await_input(self, timeout: float | None) -> None:
+        until = None if timeout is None else time.monotonic() + timeout
+        while not is_over(until) and not self._poll(select.POLLIN, turn(until)):
+            if self._has_ended():
+                return
+
+    def _poll(self, events: int, timeout: float) -> int:
+        poll = select.poll()
+        poll.register(self._open().fileno(), events)
+        found = poll.poll(timeout * 1000)
+        return found[0][1] if found else 0
+
+    async def await_input(self, timeout: float | None) -> None:
+        """Let other tasks go on until there is something to read, or the time is over.
+
+        Raises InvalidState: another task waits for this terminal already.
+        """
+        if self._awaited:
+            raise InvalidState("another task waits for this terminal's output")
+        self._awaited = True
+        until = None if timeout is None else time.monotonic() + timeout
+        try:
+            while not is_over(until) and not await readable(self._open().fileno(), turn(until)):
+                if self._has_ended():
+                    return
+        finally:
+            self._awaited = False
+
+    def _has_ended(self) -> bool:
+        self._program_ended = bool(self.terminal.ended())
+        return self._program_ended
+
+    def absorb(self, timeout: float | None = 0) -> bool:
+        """Take output into the buffer without looking for anything; whether some came."""
+        try:
+            text = self.read_nonblocking(self.maxread, timeout)
+        except (EOF, TIMEOUT):
+            return False
+        self.feed(text)
+        return True
+
+    def take_in(self, data: bytes) -> None:
+        """Output that somebody else read from the terminal, as if it had been read here."""
+        self._remember(data)
+        self.feed(self._decoder.decode(data))
+
+    def feed(self, text: Any) -> None:  # noqa: ANN401 -- bytes or str
+        """Append to what the next expect looks at."""
+        self._before.write(text)
+        self._buffer.write(text)
+        if self.unread > self.max_before:
+            self.drop_before(self.max_before // 2)
+            self.replace_window(self.unread_text)
+
+    def take(self, count: int) -> Any:  # noqa: ANN401 -- bytes or str
+        """The first `count` characters since the last match, which are then behind it."""
+        text = self.unread_text
+        self._before = self.buffer_type()
+        self._before.write(text[count:])
+        self.replace_window(text[count:])
+        return text[:count]
+
+    @property
+    def unread(self) -> int:
+        """How many characters came since the last match."""
+        count: int = self._before.tell()
+        return count
+
+    @property
+    def unread_text(self) -> Any:  # noqa: ANN401 -- bytes or str
+        """What came since the last match."""
+        return self._before.getvalue()
+
+    def drop_before(self, kept: int) -> None:
+        """Forget all but the last `kept` characters since the last match."""
+        text = self.unread_text[-kept:]
+        self._before = self.buffer_type()
+        self._before.write(text)
+        self.before_truncated = True
+
+    def replace_window(self, window: Any) -> None:  # noqa: ANN401 -- bytes or str
+        """What is searched: an end of what came since the last match."""
+        self._buffer = self.buffer_type()
+        self._buffer.write(window)
+
+    # ------------------------------------------------------------------------ state
+    @property
+    def echo(self) -> bool:
+        """Whether the kernel shows what is typed; off at a password prompt."""
+        return echoes(self.child_fd)
+
+    def isatty(self) -> bool:
+        """Whether the descriptor is a terminal's."""
+        return self.child_fd >= 0 and os.isatty(self.child_fd)
+
+    def isalive(self) -> bool:
+        """Whether the descriptor is open."""
+        try:
+            os.fstat(self.child_fd)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of the terminal; a descriptor that came as a number is closed."""
+        if self.child_fd >= 0 and isinstance(self.terminal, Descriptor):
+            os.close(self.child_fd)
+        self.child_fd = -1
+        self.closed = True
