@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ocisbx.errors import CommandFailed
 
@@ -303,7 +303,18 @@ class RunResult(NamedTuple):
         )
 
 
-def describe_end(result: RunResult) -> str:
+class End(Protocol):
+    """What is told of an end: a result, or a verdict."""
+
+    @property
+    def termination(self) -> Termination: ...
+    @property
+    def exit_code(self) -> int | None: ...
+    @property
+    def signal(self) -> int | None: ...
+
+
+def describe_end(result: End) -> str:
     """A few words for a person: `exited with code 3`, `was killed by signal 9`, `timed out`."""
     if result.termination is Termination.EXITED:
         return f"exited with code {result.exit_code}"

@@ -13,6 +13,7 @@ from ocisbx.backends.terminal import TerminalExecution
 from ocisbx.calls import Renewal, Told, Waiting, choose_again, conclude, launch_with_less, turn
 from ocisbx.errors import CgroupError, OcisbxError
 from ocisbx.outcome import Failure
+from ocisbx.result import describe_end
 from ocisbx.running import Point
 from ocisbx.values import utc_text
 
@@ -91,6 +92,13 @@ class Spawned:
         """So many bytes were read of the terminal."""
         if self._execution.terminal.count(size):
             self._execution.end_output()
+
+    def how(self) -> str:
+        """How it ended, in words; empty before that."""
+        verdict = self._execution.verdict if self.has_ended else None
+        if verdict is None:
+            return ""
+        return verdict.what if isinstance(verdict, Failure) else describe_end(verdict)
 
     def finish(self) -> RunResult:
         """Once it has ended: take away what is left, and tell.

@@ -1,4 +1,4 @@
-"""`ocisbx expect`: a script for a program on a terminal; options and checks."""
+"""`ocisbx expect`: a script for a program on a terminal, checked and run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ocisbx.cli.options import JSON, Option, Syntax, parse, wants_help
 from ocisbx.cli.output import printable, put, put_json
+from ocisbx.cli.run_options import CONTAINER
 from ocisbx.documents import MAX_FILE_BYTES, read_file, show_path
-from ocisbx.errors import ConfigError, Unsupported
+from ocisbx.errors import ConfigError
 from ocisbx.expect.file import parse_script
 
 if TYPE_CHECKING:
@@ -18,20 +19,29 @@ if TYPE_CHECKING:
 
 EXPECT = Syntax(
     "ocisbx expect FILE.toml|- [OPTIONS] [-- COMMAND [ARG...]]",
-    "Drive a program on a terminal by a script (TOML, ocisbx-expect(5); - reads\n"
-    "standard input): wait for prompts, answer them, hand over to a person.\n"
-    "Exit code 0: the script ended ok, 1: a case said fail, or the program ended\n"
-    "early, 124: a step timed out, 3: a person is needed and nobody is there,\n"
-    "125: the file is wrong. COMMAND goes before the file's own.",
-    (
-        Option(("--dry-run",), "flag", "", "check the file, its patterns and keys; run nothing"),
-        JSON,
-    ),
-    (
-        "ocisbx expect --dry-run apply.toml",
-        "ocisbx expect apply.toml -- terraform apply",
-        "ocisbx expect --dry-run - < apply.toml",
-    ),
+    "",
+    (*CONTAINER, Option(("--dry-run",), "flag", "", ""), JSON),
+    page="""\
+usage: ocisbx expect FILE.toml|- [OPTIONS] [-- COMMAND [ARG...]]
+
+Drive a program on a terminal by a script (TOML, ocisbx-expect(5); - reads
+standard input): wait for prompts, answer them, hand over to a person. The
+program runs in a fresh container. COMMAND goes before the file's own.
+
+  --dry-run    check the file, its patterns and keys; run nothing
+  --json       print one object, and nothing else
+  RUN OPTIONS  those of `ocisbx run` that say what the container is
+               (--workspace, -v, --network, --memory ...: ocisbx run --help)
+
+Exit code 0: the script ended ok, 1: a case said fail, or the program ended
+early, 124: a step timed out, 3: a person is needed and nobody is there,
+125: the file is wrong.
+
+examples:
+  ocisbx expect --dry-run apply.toml
+  ocisbx expect apply.toml -- terraform apply
+  ocisbx expect --dry-run - < apply.toml
+""",
 )
 
 
@@ -48,13 +58,25 @@ def expect_main(arguments: list[str]) -> int:
     if not command and not script.command:
         remedy = 'write it after --, or as command = ["PROGRAM", "ARG"] in the file'
         raise ConfigError("no command was given", remedy=remedy)
-    if "dry-run" not in parsed.options:
-        raise Unsupported(
-            "expect: this version checks scripts and does not run them yet",
-            remedy="ocisbx expect --dry-run FILE.toml",
-        )
-    _tell(script, command or list(script.command), as_json="json" in parsed.options)
-    return 0
+    argv, as_json = command or list(script.command), "json" in parsed.options
+    if "dry-run" in parsed.options:
+        _tell(script, argv, as_json=as_json)
+        return 0
+    return tell_report(_run(script, argv, parsed.options), as_json=as_json)
+
+
+def _run(script: Script, argv: list[str], options: dict[str, Any]) -> ScriptReport:
+    """Raises OcisbxError: the container cannot be started, a secret is not there."""
+    # For a script that is only checked none of it is needed.
+    from ocisbx.cli.prepare import build_config  # noqa: PLC0415
+    from ocisbx.expect.expecting import Expect  # noqa: PLC0415
+    from ocisbx.expect.hidden import load_secrets  # noqa: PLC0415
+    from ocisbx.expect.runner import run_script  # noqa: PLC0415
+    from ocisbx.sandbox import Sandbox  # noqa: PLC0415
+
+    secrets = load_secrets(script, os.environ)
+    with Sandbox(build_config(options)).spawn(argv, size=script.size) as terminal:
+        return run_script(script, Expect(terminal), secrets)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

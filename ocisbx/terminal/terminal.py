@@ -54,6 +54,9 @@ class Program(Protocol):
     def count(self, size: int) -> None:
         """So many bytes were read."""
 
+    def how(self) -> str:
+        """How it ended, in words; empty before that."""
+
     def finish(self) -> RunResult:
         """Once it has ended; as often as one likes."""
 
@@ -108,6 +111,14 @@ class Terminal:
     def then(self, callback: Callable[[], None]) -> None:
         """Have another thread call this when the program has ended; at once where it has."""
         self._program.then(callback)
+
+    def ended(self) -> str:
+        """How the program ended, in words; empty before that, and while something is to be read.
+        Whose output has ended is given a moment to end."""
+        if not self._at_end or self._kept:
+            return ""
+        self._program.wait(LOOK_S)
+        return self._program.how()
 
     @property
     def echo(self) -> bool:
