@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from tests.command_line import ocisbx, said
@@ -33,14 +36,19 @@ def kept(box: Box) -> Path:
 
 def bare_shell(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A shell that knows nothing of ocisbx: no variable, no path."""
-    return subprocess.run(
-        ["env", "-i", "/bin/sh", "-c", line],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    argv = ["env", "-i", "/bin/sh", "-c", line]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(argv, cwd=cwd, **pipes) as shell:
+        for _ in range(30):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                out, err = shell.communicate(timeout=2)
+                return subprocess.CompletedProcess(argv, shell.returncode, out, err)
+            # youki may have missed the container's end (ocisbx-runtimes(7)).
+            root = psutil.Process(shell.pid)
+            for one in (root, *root.children(recursive=True)):
+                one.send_signal(signal.SIGCHLD)
+        shell.kill()
+    raise AssertionError("it does not end")
 
 
 def edit(bundle: Path, *path: str, value: object) -> None:
