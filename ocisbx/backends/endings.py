@@ -143,6 +143,17 @@ def measured(
     return told._replace(runtime_cpu_s=runtime_s, **_counted(used))
 
 
+def since_hand_over(exited: Exited, spent: tuple[int, int], wall_s: float) -> Exited:
+    """What a payload that ran before its call used since; `spent`: before, user and system time in
+    microseconds."""
+    total = exited.total
+    total = total._replace(
+        user_usec=max(0, total.user_usec - spent[0]),
+        system_usec=max(0, total.system_usec - spent[1]),
+    )
+    return exited._replace(total=total, wall_ns=int(wall_s * 1e9))
+
+
 def _beside(runtime: Status | None, payload_s: float | None) -> float | None:
     """The runtime's own time; the payload's is in its sum, through the init that it has waited for.
 

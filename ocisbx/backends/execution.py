@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Step
 from ocisbx.backends.driven import CLEANUP_S, Driven, Watched
-from ocisbx.backends.endings import SETTLE_S, Patience, measured
+from ocisbx.backends.endings import SETTLE_S, Patience, measured, since_hand_over
 from ocisbx.cgroup.box import INNER
 from ocisbx.outcome import End, Evidence, Failure, Reason
 from ocisbx.runtime.log import error_words
@@ -200,15 +200,10 @@ class OciExecution(Driven):
         if used is None and self.box is not None and self.clock.payload_started:
             used = self.box.used()
         inside = self._entered is not None
-        exited = self._exited
+        exited, wall_s = self._exited, self.clock.payload_s()
         if exited is not None and self._spent is not None:
-            total, wall_s = exited.total, self.clock.payload_s() or 0.0
-            total = total._replace(
-                user_usec=max(0, total.user_usec - self._spent[0]),
-                system_usec=max(0, total.system_usec - self._spent[1]),
-            )
-            exited = exited._replace(total=total, wall_ns=int(wall_s * 1e9))
-        return measured(exited, runtime, used, self.clock.payload_s(), runtime_inside=inside)
+            exited = since_hand_over(exited, self._spent, wall_s or 0.0)
+        return measured(exited, runtime, used, wall_s, runtime_inside=inside)
 
     def let_go(self) -> None:
         """Let a container that waits end, without waiting for that."""

@@ -15,7 +15,7 @@ from ocisbx.errors import BundleError
 from ocisbx.quantities import expand_cpuset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 # By file: the lines to be written, each with a write(2) of its own (io.max takes one disk a write).
 Files = dict[str, tuple[str, ...]]
@@ -68,7 +68,7 @@ def cgroup_files(resources: Mapping[str, Any]) -> Files:
         **_cpu(_table(resources, "cpu")),
         **_pids(_table(resources, "pids")),
         **_block_io(_table(resources, "blockIO")),
-        **_hugepages(resources.get("hugepageLimits") or ()),
+        **_hugepages(_rows(resources, "hugepageLimits")),
         **_rdma(_table(resources, "rdma")),
     }
     return found | _unified(_table(resources, "unified"))
@@ -169,14 +169,14 @@ def _block_io(table: Mapping[str, Any]) -> Files:
     weights = []
     if table.get("weight"):
         weights.append(f"default {_io_weight(table, 'blockIO')}")
-    for row in table.get("weightDevice") or ():
-        where = "blockIO.weightDevice"
+    where = "blockIO.weightDevice"
+    for row in _rows(table, where):
         _only(row, where, {"major", "minor", "weight"})
         weights.append(f"{_device(row, where)} {_io_weight(row, where)}")
     limits: dict[str, dict[str, int]] = {}
     for name, key in THROTTLES.items():
-        for row in table.get(name) or ():
-            where = f"blockIO.{name}"
+        where = f"blockIO.{name}"
+        for row in _rows(table, where):
             _only(row, where, {"major", "minor", "rate"})
             rate = _integer(row, where, "rate")
             if not rate or rate < 0:
@@ -242,6 +242,16 @@ def _table(resources: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(table, dict):
         raise _refusal(name, table, "expected an object")
     return table
+
+
+def _rows(table: Mapping[str, Any], where: str) -> Sequence[Any]:
+    """The list that the table has under the last name of `where`."""
+    rows = table.get(where.rpartition(".")[2])
+    if rows is None:
+        return ()
+    if not isinstance(rows, list):
+        raise _refusal(where, rows, "expected a list")
+    return rows
 
 
 def _integer(table: Mapping[str, Any], where: str, name: str) -> int | None:

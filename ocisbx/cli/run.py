@@ -163,8 +163,8 @@ def key_of(options: Mapping[str, Any]) -> str:
 
 def compile_plan(options: Mapping[str, Any]) -> Plan:
     """A new plan. Raises as `find_plan`."""
-    # Raised in the middle of their import, KeyboardInterrupt comes out as something else: a panic
-    # of pydantic's native part, a RuntimeError of a class that is being made.
+    # Raised in the middle of their import, KeyboardInterrupt is a panic of pydantic's native part,
+    # which prints that.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     try:
         from ocisbx.cli.prepare import compile_options  # noqa: PLC0415 -- needs the models
@@ -308,6 +308,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.running = False
         self.count = 0
+        self._raised = False
         # A pidfd: its end is one, too.
         self.parent: int | None = None
         self._execution: Driven | None = None
@@ -318,10 +319,13 @@ class Interrupts:
                 signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         for number in ENDINGS:
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, signal.SIG_DFL)
+        if self._raised and error is not None and not isinstance(error, KeyboardInterrupt):
+            # Raised while a model is built, it comes out as pydantic's error.
+            raise KeyboardInterrupt from error
 
     def hold(self, execution: Driven) -> None:
         """What to cancel; at once when a signal came before."""
@@ -347,6 +351,7 @@ class Interrupts:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if not self.running:
+            self._raised = True
             raise KeyboardInterrupt
         self.count += 1
         if self._execution is not None:

@@ -215,5 +215,5 @@ def test_verbs_about_the_host(box: Box) -> None:
     doctor = ocisbx(box, "doctor", "--json")
     assert doctor.returncode in (0, 1)
     assert {row["severity"] for row in json.loads(doctor.stdout)} <= {"weakens", "informs"}
-    assert ocisbx(box, "schema").stdout.split() == ["sandbox", "result"]
+    assert ocisbx(box, "schema").stdout.split() == ["sandbox", "result", "expect"]
     assert json.loads(ocisbx(box, "schema", "result").stdout)["title"] == "RunResult"

@@ -13,6 +13,7 @@ import termios
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.command_line import DEFAULT_SIGNALS
 from tests.terminal.driving import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Seat:
         self.shown = b""
         environment = {**os.environ, **box.environment, "TERM": "vt220", **(env or {})}
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ocisbx", *arguments],
+            [*DEFAULT_SIGNALS, sys.executable, "-P", "-m", "ocisbx", *arguments],
             stdin=self.terminal_fd,
             stdout=self.terminal_fd,
             stderr=self.terminal_fd,
