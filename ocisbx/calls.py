@@ -76,7 +76,7 @@ def run_plan(
         plan.commands.check(call.argv)
     with turn(plan, waiting or Waiting()) as slot:
         if slot is not None and slot.waited:
-            plan = _still_true(plan, renewal)
+            plan = still_true(plan, renewal)
         if call.id is None:
             # Else whoever gave it has done so.
             from ocisbx.backends.gc import sweep  # noqa: PLC0415 -- supervisors wait without it
@@ -181,7 +181,7 @@ def turn(plan: Plan, waiting: Waiting) -> AbstractContextManager[Slot | None]:
     return contextlib.nullcontext() if cap is None else hold_slot(cap, *waiting)
 
 
-def _still_true(plan: Plan, renewal: Renewal | None) -> Plan:
+def still_true(plan: Plan, renewal: Renewal | None) -> Plan:
     """The plan after a wait, or a new one: what has to be protected may have come meanwhile."""
     if plan.holds():
         return plan

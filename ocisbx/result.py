@@ -303,7 +303,7 @@ class RunResult(NamedTuple):
         )
 
 
-class End(Protocol):
+class Ended(Protocol):
     """What is told of an end: a result, or a verdict."""
 
     @property
@@ -314,7 +314,7 @@ class End(Protocol):
     def signal(self) -> int | None: ...
 
 
-def describe_end(result: End) -> str:
+def describe_end(result: Ended) -> str:
     """A few words for a person: `exited with code 3`, `was killed by signal 9`, `timed out`."""
     if result.termination is Termination.EXITED:
         return f"exited with code {result.exit_code}"

@@ -185,21 +185,24 @@ class Sandbox:
         call = self._call(command, shell=shell, name=name)
         checked = check_size(*size)
         call = call._replace(size=checked, holds_terminal=True)
-        if self._terminals is None:
-            self._terminals = Sandbox(self.config, terminal=True)
-        plan = self._terminals.resolve()
+        # Read once, as in `resolve`.
+        terminals = self._terminals
+        if terminals is None:
+            terminals = self._terminals = Sandbox(self.config, terminal=True)
+        plan = terminals.resolve()
         told = None if transcript is None else Transcript(transcript, checked, call.term)
         try:
             program = spawn_plan(
                 plan,
                 call,
-                resolve_s=self._terminals.resolve_s,
+                resolve_s=terminals.resolve_s,
                 audit=self._audit,
-                renewal=self._terminals.renewal(),
+                renewal=terminals.renewal(),
             )
         except BaseException:
             if told is not None:
                 told.close()
+                os.unlink(told.path)
             raise
         return Terminal(program, told)
 

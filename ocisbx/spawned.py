@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from ocisbx.backends.keeper import KEEPER
 from ocisbx.backends.oci import set_up
 from ocisbx.backends.terminal import TerminalExecution
-from ocisbx.calls import Renewal, Told, Waiting, choose_again, conclude, launch_with_less, turn
+from ocisbx.calls import (
+    Renewal,
+    Told,
+    Waiting,
+    choose_again,
+    conclude,
+    launch_with_less,
+    still_true,
+    turn,
+)
 from ocisbx.errors import CgroupError, OcisbxError
 from ocisbx.outcome import Failure
 from ocisbx.result import describe_end
@@ -113,6 +122,8 @@ class Spawned:
                 except BaseException as error:  # noqa: BLE001 -- raised below, and when asked again
                     self._error = error
         if self._error is not None:
+            with contextlib.suppress(OcisbxError):
+                self._stack.close()
             raise self._error
         assert self._result is not None
         return self._result
@@ -129,10 +140,8 @@ class Spawned:
         return conclude(told, self._started_at, resolve_s=self._resolve_s, audit=self._audit)
 
     def _end(self, error: BaseException | None) -> None:
-        if error is not None:
-            with self._finishing, contextlib.suppress(OcisbxError):
-                self._error = error
-                self._stack.close()
+        # What is left is taken away by whoever asks for the result.
+        self._error = error
         self._ended.reach()
 
 
@@ -143,7 +152,6 @@ def spawn_plan(
     resolve_s: float = 0.0,
     audit: bool = True,
     renewal: Renewal | None = None,
-    waiting: Waiting | None = None,
 ) -> Spawned:
     """Start one call of a plan with a terminal and return when its payload runs, or has ended.
 
@@ -155,40 +163,43 @@ def spawn_plan(
     from ocisbx.backends.gc import sweep  # noqa: PLC0415 -- as calls.run_plan does
 
     plan.commands.check(call.argv)
+    # The container is taken away first, then its slot is free.
+    whole = contextlib.ExitStack()
     with contextlib.ExitStack() as stack:
-        slot = stack.enter_context(turn(plan, waiting or Waiting()))
+        slot = stack.enter_context(turn(plan, Waiting()))
+        if slot is not None and slot.waited:
+            plan = still_true(plan, renewal)
         sweep()
         started_at = utc_text()
         try:
-            started = _start(plan, call, slot)
+            started = _start(plan, call, slot, stack)
         except CgroupError as error:
             if renewal is None:
                 raise
             plan, started = launch_with_less(
-                plan, error, renewal, lambda plan: _start(plan, call, slot)
+                plan, error, renewal, lambda plan: _start(plan, call, slot, stack)
             )
         execution = started.execution
         failed = isinstance(execution.verdict, Failure) and not execution.payload_ran
         if failed and (second := choose_again(plan, renewal)) is not None:
             started.stack.close()
-            started = _start(second, call, slot)
+            started = _start(second, call, slot, stack)
             execution = started.execution
-        # The container is taken away first, then its slot is free.
-        whole = stack.pop_all()
-        whole.push(started.stack.pop_all())
-    started = started._replace(stack=whole)
-    spawned = Spawned(started, call, started_at, resolve_s=resolve_s, audit=audit)
+        started = started._replace(stack=whole)
+        spawned = Spawned(started, call, started_at, resolve_s=resolve_s, audit=audit)
+        whole.push(stack.pop_all())
     if isinstance(execution.verdict, Failure):
         # Raises what it was.
         spawned.finish()
     return spawned
 
 
-def _start(plan: Plan, call: Call, slot: Slot | None) -> Started:
-    with contextlib.ExitStack() as stack:
-        execution = set_up(stack, plan, call)
-        assert isinstance(execution, TerminalExecution)
-        if slot is not None:
-            slot.note(execution.id)
-        execution.wait_started()
-        return Started(plan, execution, stack.pop_all())
+def _start(plan: Plan, call: Call, slot: Slot | None, outer: contextlib.ExitStack) -> Started:
+    """With a stack of its own, which is the outer one's to close where nobody has."""
+    stack = outer.enter_context(contextlib.ExitStack())
+    execution = set_up(stack, plan, call)
+    assert isinstance(execution, TerminalExecution)
+    if slot is not None:
+        slot.note(execution.id)
+    execution.wait_started()
+    return Started(plan, execution, stack)

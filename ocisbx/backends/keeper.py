@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -38,15 +39,21 @@ class Keeper:
     def keep(self, execution: TerminalExecution, on_end: OnEnd) -> None:
         """From now on it is the thread's, which calls `on_end` when there is a verdict."""
         with self._lock:
-            self._kept[execution] = on_end
             if self._thread is None:
-                self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-                self._thread = threading.Thread(
-                    target=self._drive, name="ocisbx-keeper", daemon=True
-                )
-                self._thread.start()
-            else:
-                os.eventfd_write(self._wake, 1)
+                self._start_thread()
+            self._kept[execution] = on_end
+            os.eventfd_write(self._wake, 1)
+
+    def _start_thread(self) -> None:
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            # It waits for the lock, which who asked for it holds.
+            self._thread = threading.Thread(target=self._drive, name="ocisbx-keeper", daemon=True)
+            self._thread.start()
+        except BaseException:
+            os.close(self._wake)
+            self._thread, self._wake = None, -1
+            raise
 
     def forget(self) -> None:
         """After a fork: the thread is the parent's, and its lock may be held for ever."""
@@ -91,7 +98,10 @@ class Keeper:
             return
         with self._lock:
             on_end = self._kept.pop(execution)
-        on_end(error)
+        try:
+            on_end(error)
+        except Exception:  # noqa: BLE001 -- what somebody's callback raises ends no other terminal
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), None)))
 
 
 KEEPER: Final = Keeper()

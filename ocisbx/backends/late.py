@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx import command
 from ocisbx.backends.compile import guards
+from ocisbx.backends.lower import enforced
 from ocisbx.backends.placeholders import hold
 from ocisbx.bundle.covers import shared_covers
 from ocisbx.container.merge import merge_preset
@@ -25,8 +26,8 @@ from ocisbx.init import cell_path
 from ocisbx.mounts import PER_CALL_PLACE, WorkspaceValue, parse_workspace
 from ocisbx.plan import Shown, fingerprint, identity
 from ocisbx.probe.gather import gather_workspace
+from ocisbx.probe.speed import slowness
 from ocisbx.quirks import find_quirks
-from ocisbx.result import Enforced
 from ocisbx.values import show
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ocisbx.container.model import Bind, ContainerConfig
     from ocisbx.placeholder import Placeholder
     from ocisbx.plan import Guard, Plan
+    from ocisbx.result import Enforced
 
 # mount_setattr(2).
 KERNEL = (5, 12)
@@ -123,13 +125,13 @@ def compile_late(base: Compiled, wanted: str) -> Late:
     container = resolve(config, host, place=PER_CALL_PLACE)
     own = next(bind for bind in container.binds if bind.target == PER_CALL_PLACE)
     _check_rest(base.container, container, wanted)
-    seen = fingerprint(own.source, "identity")
+    # A cover has a relative source.
+    seen = fingerprint(own.source, "identity") if own.source.startswith("/") else None
     if seen is None:
         raise ConfigError(
             f"the workspace {show(wanted)} cannot be given",
             why="it has gone, or [filesystem] deny_read hides all of it",
         )
-    known = set(base.plan.guards)
     entry = container.enforcement.get("filesystem")
     return Late(
         source=own.source,
@@ -137,12 +139,10 @@ def compile_late(base: Compiled, wanted: str) -> Late:
         read_only=own.read_only,
         layers=tuple(_layer(bind, own) for bind in container.binds if _is_inside(bind)),
         placeholders=container.host_side.placeholders,
-        guards=tuple(guard for guard in guards(host) if guard not in known),
+        guards=guards(host),
         workdir=container.workdir,
         environment=container.environment.fixed,
-        filesystem=None
-        if entry is None
-        else Enforced(entry.requested, entry.actual, entry.state, entry.how),
+        filesystem=None if entry is None else enforced(entry),
     )
 
 
@@ -212,8 +212,9 @@ def _layer(bind: Bind, workspace: Bind) -> tuple[str, str]:
     place = posixpath.relpath(bind.target, PER_CALL_PLACE)
     if not bind.source.startswith("/"):
         return bind.source, place
-    # Anything else would be looked up by its name once more, when somebody may have changed it.
-    assert bind.source == posixpath.join(workspace.source, place), "a rule shows a path as it is"
+    if bind.source != posixpath.join(workspace.source, place):
+        # It would be looked up by its name once more, when somebody may have changed it.
+        raise ConfigError(f"{show(bind.source)} cannot be shown in a workspace that comes late")
     return "ro" if bind.read_only else "rw", place
 
 
@@ -237,6 +238,9 @@ def opened(late: Late) -> Iterator[Given]:
     except OSError as error:
         raise changed(late, (error.strerror or str(error)).lower()) from None
     try:
+        # Where it lies too: the identity was asked for by name, as the rules were.
+        if os.readlink(f"/proc/self/fd/{descriptor}") != late.source:
+            raise changed(late, "a symlink on its way leads elsewhere")
         if identity(os.fstat(descriptor)) != late.identity:
             raise changed(late, "another directory is there")
         yield Given(late, descriptor)
@@ -269,7 +273,7 @@ def mount_late(given: Given, container: int, names: contextlib.ExitStack) -> boo
             names.enter_context(hold(given.late.placeholders))
             os.close(go)
             go = -1
-            status = child.wait(MOUNT_TIMEOUT_S)
+            status = child.wait(MOUNT_TIMEOUT_S * slowness())
         finally:
             child.kill()
             child.wait()
@@ -283,7 +287,7 @@ def mount_late(given: Given, container: int, names: contextlib.ExitStack) -> boo
             return False
         raise RuntimeFailed(
             f"the workspace {show(given.late.source)} cannot be mounted",
-            why=why or f"ocisbx-cell: {status}",
+            why=why or ("it did not end in time" if status is None else f"ocisbx-cell: {status}"),
             remedy="run it again if it has just changed; else a pool for each workspace",
         )
     return True

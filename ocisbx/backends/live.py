@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.bundle.owner import Owner, read_owner
-from ocisbx.cgroup.stats import SOURCES, Counters, read_counters, read_limit
+from ocisbx.cgroup.stats import LIVE, Counters, read_counters, read_limit
 from ocisbx.errors import BundleError, ConfigError
 from ocisbx.places import bundle_names, find_places
 from ocisbx.values import show
@@ -54,7 +54,7 @@ class Meter:
             if wanted is not None and owner.id not in wanted:
                 continue
             at_s, monotonic_s = time.time(), time.monotonic()
-            counters = read_counters(owner.cgroup, SOURCES) if owner.cgroup else Counters()
+            counters = read_counters(owner.cgroup, LIVE) if owner.cgroup else Counters()
             samples[owner.id] = monotonic_s, counters
             usages.append(
                 LiveUsage(

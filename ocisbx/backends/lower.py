@@ -15,8 +15,13 @@ from ocisbx.specgen.resources import build_resources
 
 if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
-    from ocisbx.container.model import ContainerConfig, Node
+    from ocisbx.container.model import ContainerConfig, EnforcementEntry, Node
     from ocisbx.host import Host
+
+
+def enforced(entry: EnforcementEntry) -> Enforced:
+    """As a result tells it."""
+    return Enforced(entry.requested, entry.actual, entry.state, entry.how)
 
 
 def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan:
@@ -45,10 +50,7 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         combine=container.capture.combine,
         terminal=container.terminal,
         commands=container.commands,
-        enforcement={
-            name: Enforced(entry.requested, entry.actual, entry.state, entry.how)
-            for name, entry in container.enforcement.items()
-        },
+        enforcement={name: enforced(entry) for name, entry in container.enforcement.items()},
         warnings=container.warnings,
         guards=(),
         placeholders=container.host_side.placeholders,

@@ -13,7 +13,8 @@ from ocisbx.backends.execution import OciExecution
 from ocisbx.backends.stdio import PayloadStdio, make_sink
 from ocisbx.capture import InputFeeder, OutputStream
 from ocisbx.errors import TerminalError
-from ocisbx.outcome import Failure, Reason
+from ocisbx.init import protocol
+from ocisbx.outcome import Failure, Reason, StartFailure
 from ocisbx.result import Captured
 from ocisbx.runtime.log import error_words
 from ocisbx.terminal.console import ConsoleSocket
@@ -28,6 +29,7 @@ from ocisbx.terminal.device import (
 
 if TYPE_CHECKING:
     from ocisbx.backends.base import Call
+    from ocisbx.capture import Sink
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
     from ocisbx.terminal.transcript import Transcript
@@ -96,11 +98,12 @@ class TerminalStdio(PayloadStdio):
     """A terminal in place of pipes; there is none before the runtime has sent it."""
 
     is_terminal = True
+    controller_fd = -1
+    shown_bytes = 0
+    _sink: Sink | None = None
 
     def _open(self, plan: Plan, call: Call, directory: str, prefix: str) -> None:
         del plan
-        self.controller_fd = -1
-        self.shown_bytes = 0
         self._call = call
         self._sink = (
             None
@@ -267,9 +270,12 @@ class TerminalExecution(OciExecution):
         super()._conclude()
         if not isinstance(self.verdict, Failure):
             return
-        self.failure = TerminalError
-        if self.terminal.controller_fd >= 0:
+        report = self._report
+        if isinstance(report, StartFailure) and report.stage == protocol.Stage.TERMINAL:
+            self.failure = TerminalError
+        if self.terminal.controller_fd >= 0 and not self._terminal_wrong:
             return
+        self.failure = TerminalError
         words = error_words(
             self._bundle.log, self._printed, cause_first=self._client.quirks.cause_first
         )

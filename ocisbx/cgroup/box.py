@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.cgroup.files import holds
 from ocisbx.cgroup.kill import kill_cgroup, remove_cgroup
-from ocisbx.cgroup.stats import Counters, read_counters, read_pids_limit_hits
+from ocisbx.cgroup.stats import TOTALS, Counters, read_counters, read_pids_limit_hits
 from ocisbx.errors import CgroupError
 from ocisbx.probe.cgroups import cgroup_of
 
@@ -199,7 +199,7 @@ class Box:
         return Used(self._before, self._last)
 
     def _read(self) -> Counters:
-        counters = read_counters(self.path)
+        counters = read_counters(self.path, TOTALS)
         if self._peak >= 0:
             with contextlib.suppress(OSError, ValueError):
                 peak = int(os.pread(self._peak, 64, 0))

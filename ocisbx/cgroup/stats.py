@@ -40,8 +40,8 @@ class Counters(NamedTuple):
     pressure_io_usec: int | None = None
 
 
-def read_counters(path: str, sources: Sequence[Source] | None = None) -> Counters:
-    """Counters of the cgroup in directory `path`, all but `sources` (by default TOTALS) None; so
+def read_counters(path: str, sources: Sequence[Source]) -> Counters:
+    """Counters of the cgroup in directory `path`, all but `sources` (HITS, TOTALS or LIVE) None; so
     are all where it is not there (any more)."""
     try:
         directory = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -49,7 +49,7 @@ def read_counters(path: str, sources: Sequence[Source] | None = None) -> Counter
         return Counters()
     try:
         found: dict[str, int | None] = {}
-        for name, parse, fields in TOTALS if sources is None else sources:
+        for name, parse, fields in sources:
             text = _read(directory, name)
             values = {} if text is None else parse(text)
             for key, field in fields:
@@ -158,7 +158,7 @@ TOTALS: tuple[Source, ...] = (
     ("io.pressure", _stall, ((b"some", "pressure_io_usec"),)),
 )
 # What is shown of one that runs.
-SOURCES: tuple[Source, ...] = (
+LIVE: tuple[Source, ...] = (
     *TOTALS,
     ("memory.current", _single, ((b"", "memory_current_bytes"),)),
     ("pids.current", _single, ((b"", "pids_current"),)),

@@ -25,8 +25,8 @@ EXPECT = Syntax(
 usage: ocisbx expect FILE.toml|- [OPTIONS] [-- COMMAND [ARG...]]
 
 Drive a program on a terminal by a script (TOML, ocisbx-expect(5); - reads
-standard input): wait for prompts, answer them, hand over to a person. The
-program runs in a fresh container. COMMAND goes before the file's own.
+standard input): wait for prompts, answer them. The program runs in a fresh
+container. COMMAND goes before the file's own.
 
   --dry-run    check the file, its patterns and keys; run nothing
   --json       print one object, and nothing else
@@ -69,13 +69,14 @@ def _run(script: Script, argv: list[str], options: dict[str, Any]) -> ScriptRepo
     """Raises OcisbxError: the container cannot be started, a secret is not there."""
     # For a script that is only checked none of it is needed.
     from ocisbx.cli.prepare import build_config  # noqa: PLC0415
+    from ocisbx.cli.run import Interrupts  # noqa: PLC0415
     from ocisbx.expect.expecting import Expect  # noqa: PLC0415
     from ocisbx.expect.hidden import load_secrets  # noqa: PLC0415
     from ocisbx.expect.runner import run_script  # noqa: PLC0415
     from ocisbx.sandbox import Sandbox  # noqa: PLC0415
 
     secrets = load_secrets(script, os.environ)
-    with Sandbox(build_config(options)).spawn(argv, size=script.size) as terminal:
+    with Interrupts(), Sandbox(build_config(options)).spawn(argv, size=script.size) as terminal:
         return run_script(script, Expect(terminal), secrets)
 
 

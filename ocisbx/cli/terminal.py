@@ -52,6 +52,7 @@ class Person:
         sees = call.stdout == STDOUT and os.isatty(STDOUT)
         self._screen = STDOUT if sees else STDIN if self._types else None
         self._saved: list[Any] | None = None
+        self._is_created = False
         self._is_raw = False
         self._execution: Driven | None = None
         self._handlers: dict[int, Any] = {}
@@ -71,6 +72,7 @@ class Person:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_created = False
         self._restore()
         for number, handler in self._handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
@@ -90,7 +92,11 @@ class Person:
     def _step(self, step: Step) -> None:
         # Before, Ctrl-C is for us: a runtime may hang. After it the payload's first words come.
         if step is Step.CREATED:
+            self._is_created = True
             self._go_raw()
+            if self._size() not in (None, self.call.size):
+                # It changed while the container was made.
+                self._follow()
         if self._on_step is not None:
             self._on_step(step)
 
@@ -130,14 +136,11 @@ class Person:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGTSTP:
-            was_raw = self._is_raw
             self._restore()
             os.kill(os.getpid(), signal.SIGSTOP)
             # It goes on here.
-            if was_raw:
-                self._go_raw()
-        elif number == signal.SIGCONT and self._is_raw:
-            # After a SIGSTOP, whoever was there meanwhile has set modes of their own.
+        if number in (signal.SIGTSTP, signal.SIGCONT) and self._is_created:
+            # Whoever was there meanwhile has set modes of their own, or we were in the background.
             self._go_raw()
         self._follow()
 

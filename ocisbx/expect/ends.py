@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import termios
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -84,11 +83,14 @@ class Descriptor(NamedTuple):
     def signal(self, number: int) -> None:
         """Signal the group in the foreground. Raises TerminalError: there is none."""
         try:
-            os.killpg(os.tcgetpgrp(self.controller_fd), number)
+            group = os.tcgetpgrp(self.controller_fd)
+            if group <= 0:
+                # To killpg(2) 0 is our own.
+                raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+            os.killpg(group, number)
         except OSError as error:
-            name = signal.Signals(number).name
             why = "nothing runs in the foreground" if error.errno == errno.ESRCH else str(error)
-            raise TerminalError(f"{name} cannot be sent", why=why) from None
+            raise TerminalError(f"signal {number} cannot be sent", why=why) from None
 
     def ended(self) -> str:
         """How the program ended."""

@@ -223,11 +223,14 @@ class Engine:
         while True:
             index = yield Look(patterns, progress.left_s)
             case = step.cases[index]
+            private = self._private
             self._found(index, progress)
             turns[index] += 1
             if turns[index] > case.at_most:
                 raise _Stop("fail", f"case {index + 1} came more than {case.at_most} times")
-            message = parse_template(case.message or "").fill(self._capture, {})
+            template = parse_template(case.message or "")
+            hidden = private and template.captures
+            message = PRIVATE if hidden else template.fill(self._capture, {})
             yield from self._answer(case, progress)
             if case.action in ("ok", "fail"):
                 why = f"case {index + 1} says {case.action}"

@@ -42,11 +42,10 @@ class _Face:
         terminal: int | Terminal,
         *,
         encoding: str | None = "utf-8",
-        hidden: Hidden | None = None,
     ) -> None:
         """A program at the other end of `terminal`; without `encoding` all is bytes."""
         self.spawn = Spawn(terminal, encoding=encoding)
-        self.hidden = Hidden() if hidden is None else hidden
+        self.hidden = Hidden()
         self.screen_match: Match[str] | None = None
         self._canvas: Canvas | None = None
 

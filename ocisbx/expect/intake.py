@@ -37,8 +37,8 @@ SMALL_BYTES = 1 << 10
 class Intake(_SpawnBase):
     """The reading half of a Spawn.
 
-    terminal: the controller's descriptor, an object with fileno(), or a Terminal. It is made
-        non-blocking, and never closed but by close() of one that came as a number.
+    terminal: the controller's descriptor, or a Terminal. It is made non-blocking, and never closed
+        but by close() of one that came as a number.
     encoding: None for bytes, else str in this encoding.
     """
 
@@ -177,7 +177,10 @@ class Intake(_SpawnBase):
         return self._program_ended
 
     def absorb(self, timeout: float | None = 0) -> bool:
-        """Take output into the buffer without looking for anything; whether some came."""
+        """Take output into the buffer without looking for anything; whether some came. Where a task
+        waits for it, it is that task's."""
+        if self._awaited:
+            return False
         try:
             text = self.read_nonblocking(self.maxread, timeout)
         except (EOF, TIMEOUT):

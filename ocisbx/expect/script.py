@@ -20,7 +20,6 @@ from ocisbx.expect.template import check_line, parse_template
 DEFAULT_TIMEOUT_S = 30.0
 MAX_STEPS = 10_000
 MAX_TURNS = 1_000_000
-ACTIONS = ("ok", "fail", "continue", "next", "needs_user")
 
 
 def _pattern(value: object) -> str:
@@ -209,7 +208,7 @@ class Cases(_Step):
 
 
 class Signal(_Step):
-    """Signal the program in the foreground."""
+    """Signal the program; sendcontrol = "c" reaches what is in the foreground."""
 
     kind = "signal"
     signal: SignalNumber
@@ -340,8 +339,8 @@ def _of_case(script: Script, path: tuple[str | int, ...], case: Case) -> Iterato
         yield Problem((*path, typed[0]), "nobody reads after the end of the output")
     if case.eof and case.action in ("continue", "needs_user"):
         yield Problem((*path, "action"), f"{case.action}: nothing comes after the end")
-    if case.timeout and case.action == "continue":
-        yield Problem((*path, "action"), "continue: the step's time is over")
+    if case.timeout and case.action in ("continue", "needs_user"):
+        yield Problem((*path, "action"), f"{case.action}: the step's time is over")
     names = {"0"}
     if case.expect is not None:
         pattern = compile_pattern(case.expect)

@@ -125,13 +125,8 @@ class BoundedExpecter(_Expecter):
                 index = self.new_data(text)
                 if index is None and is_over(until):
                     return self.timeout()
-        except EOF as error:
-            return self.eof(error)
-        except TIMEOUT as error:
-            return self.timeout(error)
-        except BaseException:
-            self.errored()
-            raise
+        except BaseException as error:  # noqa: BLE001 -- raised again, but for two
+            return self._over(error)
         return index
 
     async def expect_async(self, timeout: float | None) -> int:
@@ -145,11 +140,15 @@ class BoundedExpecter(_Expecter):
                 index = self.new_data(spawn.read_nonblocking(spawn.maxread, 0))
                 if index is None and is_over(until):
                     return self.timeout()
-        except EOF as error:
-            return self.eof(error)
-        except TIMEOUT as error:
-            return self.timeout(error)
-        except BaseException:
-            self.errored()
-            raise
+        except BaseException as error:  # noqa: BLE001 -- as above
+            return self._over(error)
         return index
+
+    def _over(self, error: BaseException) -> int:
+        """The index of the end or of the time, where one of the patterns is that."""
+        if isinstance(error, EOF):
+            return self.eof(error)
+        if isinstance(error, TIMEOUT):
+            return self.timeout(error)
+        self.errored()
+        raise error

@@ -172,9 +172,7 @@ class Spawn(Intake):
 
     def _check_room(self, until: float | None, missing: int) -> None:
         """The program may wait for its reader, have ended, or not read at all."""
-        if self.absorb():
-            return
-        if self.flag_eof or self.terminal.ended():
+        if not self.absorb() and (self.flag_eof or self.terminal.ended()):
             raise self._nobody_reads()
         if is_over(until):
             why = f"{missing} bytes were not read in time"

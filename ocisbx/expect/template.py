@@ -60,9 +60,11 @@ def _filled(field: Field, capture: Callable[[str], str], secrets: Mapping[str, s
             raise ConfigError(f"there is no secret called {show(field.name)}")
         return secrets[field.name]
     text = capture(field.name)
-    if any(_is_control(character) for character in text):
+    found = next((character for character in text if _is_control(character)), None)
+    if found is not None:
+        # Not the text, which may hold what is secret.
         raise ConfigError(
-            f"the capture ${{{field.name}}} holds a control character: {show(text)}",
+            f"the capture ${{{field.name}}} holds a control character, {found!r}",
             why="typed, it would be a key that the program presses by itself",
             remedy="let the group capture less, as in (\\w+)",
         )

@@ -54,12 +54,11 @@ class Type(IntEnum):
 
 
 class GoFlag(IntFlag):
-    (
-        """Which descriptors come with GO or RUN, in this order; COMBINE makes stderr the same as
-    stdout. With RUN only: STORED, its strings are in a file; CHANNEL, it reports over a socket of
-    its own. With GO only: TERMINAL, all three are the terminal that the runtime gave the init."""
-        ""
-    )
+    """Which descriptors come with GO or RUN, in this order; COMBINE: stderr is the same as stdout.
+
+    With RUN only: STORED, its strings are in a file; CHANNEL, it reports over a socket of its own.
+    With GO only: TERMINAL, all three are the terminal that the runtime gave the init.
+    """
 
     STDIN = 1
     STDOUT = 2

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ocisbx.backends.late import Given
     from ocisbx.plan import Plan
     from ocisbx.pool.warm import Warm
+    from ocisbx.pool.workspaces import Workspaces
 
 LOOK_BYTES = 256
 
@@ -55,14 +56,20 @@ class Member:
     """A container that has run nothing. Whoever has it gives it a command once, or retires it."""
 
     def __init__(
-        self, plan: Plan, start_timeout_s: float | None = None, warm: Warm | None = None
+        self,
+        plan: Plan,
+        start_timeout_s: float | None = None,
+        warm: Warm | None = None,
+        workspaces: Workspaces | None = None,
     ) -> None:
-        """Start one, with what it runs ahead, and wait until it is ready.
+        """Start one, with what it runs ahead, and wait until it is ready. `workspaces`: what its
+        plan takes, where each call has its own.
 
         Raises:
             OcisbxError: it cannot be started.
         """
         self.plan = plan
+        self._workspaces = workspaces
         self._process = os.getpid()
         self._ends: Ends | None = None
         self._spent = Spent()
@@ -86,6 +93,12 @@ class Member:
             self._looks = self._open_looks(stack)
             self._stack = stack.pop_all()
         self.born_s = time.monotonic()
+
+    @property
+    def workspaces(self) -> Workspaces:
+        """What its plan takes; for pools where each call has its own."""
+        assert self._workspaces is not None
+        return self._workspaces
 
     @property
     def age_s(self) -> float:

@@ -231,14 +231,13 @@ class Pool:
                     plan = member.plan if limited is None else limited
                     if limit_s is not None:
                         plan = plan._replace(timeout_s=limit_s)
-                    given = None if workspace is None else workspace.fit(member.plan)
+                    given = None if workspace is None else workspace.fit(member.workspaces)
+                    mine = call
                     if given is not None:
                         plan = given.late.on(plan)
-                        call = call._replace(workdir=call.workdir or plan.workdir)
-                    elif workspace is not None:
-                        continue
+                        mine = call._replace(workdir=call.workdir or plan.workdir)
                     plan.commands.check(call.argv)
-                    order = Order(plan, call, self._letter(plan, call, code), given)
+                    order = Order(plan, mine, self._letter(plan, mine, code), given)
                     with turn(plan, Waiting(pause)):
                         told = run_in(member, order, hold)
                     if told is not None:
@@ -265,8 +264,8 @@ class Pool:
                     if wanted is None:
                         yield member, member.plan
                         return
-                    given = wanted.fit(member.plan)
-                    if given is not None and member.mount(given):
+                    given = wanted.fit(member.workspaces)
+                    if member.mount(given):
                         yield member, given.late.on(member.plan)
                         # What keeps names free in the workspace goes before the borrower does.
                         member.retire()
@@ -288,7 +287,7 @@ class Pool:
                 why="it cannot hand a socket to a container's process 1",
                 remedy="use a newer one, or another runtime",
             )
-        return Member(plan, self._start_timeout_s, self._warm)
+        return Member(plan, self._start_timeout_s, self._warm, self._sandbox.made(plan))
 
     def _letter(self, plan: Plan, call: Call, code: str | None) -> bytes:
         if code is None or self._warm is None:

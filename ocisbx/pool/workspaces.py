@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx.backends.compile import compile_for_pool
 from ocisbx.backends.late import Given, changed, check_able, compile_late, opened
+from ocisbx.container.paths import clean
 from ocisbx.errors import ConfigError
 from ocisbx.mounts import is_per_call, parse_workspace
 from ocisbx.sandbox import Sandbox
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from ocisbx.config import SandboxConfig
     from ocisbx.plan import Plan
 
-# Of so many directories a pool knows what has to be mounted over them; and of so many plans, since
-# containers that wait may be older than the newest one.
+# Of so many directories a pool knows what has to be mounted over them.
 KEPT = 256
-KEPT_PLANS = 4
+# More than threads that start containers: each takes what was made for its plan at once.
+KEPT_PLANS = 16
 
 
 class PoolSandbox(Sandbox):
@@ -51,8 +52,8 @@ class PoolSandbox(Sandbox):
         return compiled.plan
 
     def _check_shown(self, compiled: Compiled) -> None:
-        """A payload may have put a link where a volume was, if that lies in what was its workspace:
-        those of other calls are not to be shown what it leads to.
+        """A payload may have put a link where a volume was, or what may be written, if that lies in
+        what was its workspace: those of other calls are not to be shown what it leads to.
 
         Raises:
             ConfigError: one leads elsewhere.
@@ -60,9 +61,14 @@ class PoolSandbox(Sandbox):
         config = compiled.config
         named = [*(volume.source for volume in config.volumes), config.rootfs or "host"]
         shown = {name: compiled.host.fact(name).real for name in named if name != "host"}
+        for written in config.filesystem.allow_write:
+            # Below a workspace it is each call's.
+            matches = compiled.host.matches.get(clean(written))
+            for place in () if matches is None else matches.places:
+                shown |= {link.path: link.target for link in place.links}
         if self._shown is None:
             self._shown = shown
-        changed = [name for name, real in shown.items() if real != self._shown[name]]
+        changed = [name for name, real in shown.items() if real != self._shown.get(name)]
         if changed:
             raise ConfigError(
                 f"{changed[0]} leads elsewhere than when the pool was made",
@@ -90,39 +96,35 @@ class PoolSandbox(Sandbox):
         parse_workspace(wanted)
         text = os.fspath(wanted)
         # Most that wait are of the newest plan, whether or not it would be compiled anew by now.
-        plan = self._made[-1].plan if self._made else self.resolve()
-        late = self.find(text, plan)
-        assert late is not None, "the newest plan is among those that are kept"
-        with opened(late) as given:
-            yield Workspace(self, text, plan, given)
+        newest = self._made[-1] if self._made else self.made(self.resolve())
+        assert newest is not None
+        with opened(newest.find(text)) as given:
+            yield Workspace(text, newest, given)
 
-    def find(self, wanted: str, plan: Plan) -> Late | None:
-        """What it takes to give this workspace to a container of `plan`; None: that is too old.
-        Errors are those of `compile_late`."""
-        found = next((one for one in tuple(self._made) if one.plan is plan), None)
-        return None if found is None else found.find(wanted)
+    def made(self, plan: Plan) -> Workspaces | None:
+        """Those for containers of the plan that was just resolved; None: it has its own."""
+        return next((one for one in tuple(self._made) if one.plan is plan), None)
 
 
 class Workspace(NamedTuple):
-    """What a call asked for; `given`: to containers of `plan`."""
+    """What a call asked for; `given`: to containers of the newest plan."""
 
-    sandbox: PoolSandbox
     wanted: str
-    plan: Plan
+    newest: Workspaces
     given: Given
 
-    def fit(self, plan: Plan) -> Given | None:
-        """The same for a container that may be older; None: that is too old.
+    def fit(self, workspaces: Workspaces) -> Given:
+        """The same for a container that may be older, by its plan's.
 
         Raises:
             InvalidState, ConfigError, Unsupported: as `PoolSandbox.workspace`.
         """
-        if plan is self.plan:
+        if workspaces is self.newest:
             return self.given
-        late = self.sandbox.find(self.wanted, plan)
-        if late is not None and late.identity != self.given.late.identity:
+        late = workspaces.find(self.wanted)
+        if late.identity != self.given.late.identity:
             raise changed(late, "another directory is there")
-        return None if late is None else self.given._replace(late=late)
+        return self.given._replace(late=late)
 
 
 class Workspaces:

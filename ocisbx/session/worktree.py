@@ -21,6 +21,7 @@ from ocisbx.probe.programs import find_program
 from ocisbx.values import show
 
 if TYPE_CHECKING:
+    from ocisbx.bundle.record import Record
     from ocisbx.config import SandboxConfig
 
 GIT_TIMEOUT_S = 120.0
@@ -107,12 +108,12 @@ class Worktree:
         ensure(find_places().worktrees)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._intent = os.open(self.path + INTENT, flags, 0o600)
-        fcntl.flock(self._intent, fcntl.LOCK_EX)
-        os.write(self._intent, self._as_note())
         try:
+            fcntl.flock(self._intent, fcntl.LOCK_EX)
+            os.write(self._intent, self._as_note())
             self._ask("worktree", "add", "--quiet", "-b", self.branch, self.path, "HEAD")
         except BaseException:
-            self._forget_intent()
+            self.remove()
             raise
 
     def _forget_intent(self) -> None:
@@ -162,17 +163,27 @@ def _forget(intent: str) -> None:
     descriptor = os.open(intent, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.fstat(descriptor).st_nlink:
+            # Its maker came to the end meanwhile.
+            return
         if text := os.read(descriptor, 1 << 16):
             raw = json.loads(text)
             made = Worktree(raw["repository"], raw["name"])
             if made.path + INTENT != intent:
                 return
-            # Its maker may have been killed when the session was there, but for its note.
-            if any(record.workdir.startswith(made.path) for record in read_records()):
-                os.unlink(intent)
-            else:
+            if not any(_may_have(record, made) for record in read_records()):
                 made.remove()
         elif time.time() - os.fstat(descriptor).st_mtime > UNWRITTEN_S:
             os.unlink(intent)
     finally:
         os.close(descriptor)
+
+
+def _may_have(record: Record, made: Worktree) -> bool:
+    """Whether this session works there. A maker that was killed before it left a note has left none
+    to tell: then it is asked again by the next `gc`."""
+    if os.path.exists(f"{record.path}/{NOTE_FILE}"):
+        noted = Worktree.noted(record.path)
+        return noted is not None and noted.name == made.name
+    unknown = record.is_session and record.supervisor.alive()
+    return unknown or record.workdir.startswith(made.path)

@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Self
 
 from ocisbx.errors import ExpectTimeout
-from ocisbx.terminal.device import READ_BYTES
+from ocisbx.terminal.device import READ_BYTES, control_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -48,7 +48,8 @@ class AsyncTerminal:
                 loop.call_soon_threadsafe(self._ended.set)
 
         self.terminal.then(wake)
-        self.fileno, self.read_some = self.terminal.fileno, self.terminal.read_some
+        self.fileno, self.ended = self.terminal.fileno, self.terminal.ended
+        self.read_some, self.write_some = self.terminal.read_some, self.terminal.write_some
         self.resize, self.signal = self.terminal.resize, self.terminal.signal
         self.modes = self.terminal.modes
         self.id, self.pid = self.terminal.id, self.terminal.pid
@@ -85,8 +86,10 @@ class AsyncTerminal:
                         await self._event(writing=False)
                     else:
                         found += data
-        except TimeoutError:
-            self.terminal.unread(bytes(found))
+        except BaseException as error:
+            self.terminal.unread(found)
+            if not isinstance(error, TimeoutError):
+                raise
             message = f"{len(found)} bytes came within {timeout_s:g} s"
             raise ExpectTimeout(message, why="the program has not printed more") from None
         return bytes(found)
@@ -121,12 +124,12 @@ class AsyncTerminal:
         return await self.send(data + b"\n", timeout_s=timeout_s, secret=secret)
 
     async def sendcontrol(self, character: str) -> int:
-        """As `Terminal.sendcontrol`: a key is never waited for."""
-        return self.terminal.sendcontrol(character)
+        """As `Terminal.sendcontrol`."""
+        return await self.send(control_key(character))
 
     async def sendeof(self) -> int:
         """As `Terminal.sendeof`."""
-        return self.terminal.sendeof()
+        return await self.send(self.modes().end_of_file)
 
     async def wait(self, timeout_s: float | None = None) -> RunResult | None:
         """As `Terminal.wait`; one that is cancelled leaves the program running."""
@@ -135,7 +138,9 @@ class AsyncTerminal:
                 while not self._ended.is_set():
                     if self.terminal.is_at_end:
                         await self._ended.wait()
-                    elif not self.terminal.set_aside():
+                    elif self.terminal.set_aside():
+                        await asyncio.sleep(0)
+                    else:
                         await self._event(writing=False)
         except TimeoutError:
             return None

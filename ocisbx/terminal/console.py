@@ -109,6 +109,10 @@ class ConsoleSocket:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
                 return
+            except OSError as error:
+                raise TerminalError(
+                    "the console socket takes no connection", why=error.strerror or str(error)
+                ) from error
             if self._connection is not None:
                 connection.close()
                 raise TerminalError("a second connection came to the console socket")
@@ -162,7 +166,10 @@ def _check(said: bytes, descriptors: list[int], flags: int) -> None:
         TerminalError: it is anything else.
     """
     what = ""
-    if flags & socket.MSG_CTRUNC or len(descriptors) > 1:
+    if flags & socket.MSG_CTRUNC and not descriptors:
+        # The kernel says so, too, where it could not install the one that came (unix(7)).
+        what = "no descriptor came of what the runtime sent: none is free (ulimit -n), or too many"
+    elif flags & socket.MSG_CTRUNC or len(descriptors) > 1:
         what = "the runtime sent more than one descriptor"
     elif not said and not descriptors:
         what = "the runtime closed the console socket without a message"

@@ -132,3 +132,18 @@ def _told(verb: str) -> Iterator[None]:
             why=error.strerror or str(error),
             remedy="somebody closed its descriptor, or it is closed already",
         ) from error
+
+
+def control_key(character: str) -> bytes:
+    """What Ctrl and this types.
+
+    Raises:
+        ConfigError: there is no such key.
+    """
+    upper = character.upper()
+    if len(upper) != 1 or not ("@" <= upper <= "_" or upper == "?"):
+        raise ConfigError(
+            f"there is no key Ctrl and {show(character)}",
+            why="expected a letter, or one of @[\\]^_?",
+        )
+    return bytes([ord(upper) ^ 0x40])

@@ -6,17 +6,17 @@ import select
 import time
 from typing import TYPE_CHECKING, Protocol, Self
 
-from ocisbx.errors import ConfigError, ExpectEOF, ExpectTimeout, TerminalError
+from ocisbx.errors import ExpectEOF, ExpectTimeout, TerminalError
 from ocisbx.terminal.device import (
     READ_BYTES,
     check_size,
+    control_key,
     get_modes,
     get_size,
     read_some,
     set_size,
     write_some,
 )
-from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +115,7 @@ class Terminal:
     def ended(self) -> str:
         """How the program ended, in words; empty before that, and while something is to be read.
         Whose output has ended is given a moment to end."""
-        if not self._at_end or self._kept:
+        if self._kept or not (self._at_end or self._program.has_ended):
             return ""
         self._program.wait(LOOK_S)
         return self._program.how()
@@ -172,18 +172,21 @@ class Terminal:
         """
         deadline = _deadline(timeout_s)
         found = bytearray()
-        while size < 0 or len(found) < size:
-            data = self.read_some(READ_BYTES if size < 0 else size - len(found))
-            if data == b"":
-                break
-            if data is not None:
-                found += data
-            elif not self._wait_for(select.POLLIN, deadline):
-                self.unread(found)
-                raise ExpectTimeout(
-                    f"{len(found)} bytes came within {timeout_s:g} s",
-                    why="the program has not ended" if size < 0 else f"expected {size}",
-                )
+        try:
+            while size < 0 or len(found) < size:
+                data = self.read_some(READ_BYTES if size < 0 else size - len(found))
+                if data == b"":
+                    break
+                if data is not None:
+                    found += data
+                elif not self._wait_for(select.POLLIN, deadline):
+                    raise ExpectTimeout(
+                        f"{len(found)} bytes came within {timeout_s:g} s",
+                        why="the program has not ended" if size < 0 else f"expected {size}",
+                    )
+        except BaseException:
+            self.unread(found)
+            raise
         return bytes(found)
 
     def unread(self, data: bytes | bytearray) -> None:
@@ -258,13 +261,7 @@ class Terminal:
         Raises:
             ConfigError: there is no such key.
         """
-        upper = character.upper()
-        if len(upper) != 1 or not ("@" <= upper <= "_" or upper == "?"):
-            raise ConfigError(
-                f"there is no key Ctrl and {show(character)}",
-                why="expected a letter, or one of @[\\]^_?",
-            )
-        return self.send(bytes([ord(upper) ^ 0x40]))
+        return self.send(control_key(character))
 
     def sendeof(self) -> int:
         """Type what the terminal takes for the end of a file: after a newline, the program reads

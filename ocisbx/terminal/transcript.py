@@ -34,6 +34,7 @@ class Transcript:
                 why=(error.strerror or "").lower(),
                 remedy="give a name that is free, in a directory that you may write",
             ) from error
+        self.path = path
         self._started = time.monotonic()
         # A character may come in two parts.
         self._shown = codecs.getincrementaldecoder("utf-8")("replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,8 @@ import pytest
 from ocisbx.errors import ConfigError, InvalidState, Unsupported
 from ocisbx.probe.gather import cgroups
 from ocisbx.result import EnforcementState
-from tests.box import eventually
+from tests.box import eventually, running
+from tests.command_line import ocisbx
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -49,11 +51,42 @@ def test_a_demand_is_enforced_or_refused(
     assert raised.value.why
     assert "--allow-degraded " in raised.value.remedy
     assert raised.value.exit_code == 125
-    allowed = ["all"] if controller == "memory" else [name]
+    # Memory and swap each by its name.
+    allowed = ["memory", name] if controller == "memory" else [name]
     result = box.run(["true"], limits=limits, allow_degraded=allowed)
     entry = result.enforcement[name]
     assert (entry.state, entry.actual) == (EnforcementState.UNSUPPORTED, None)
     assert entry.how
+
+
+def test_what_cannot_be_held_is_held_by_what_can(box: Box) -> None:
+    """Demanded, and given up by name: RLIMIT_NPROC bounds it, and all ends with the call."""
+    if "pids" in cgroups().controllers:
+        return
+    mark = f"86{os.getpid()}1357"
+    bomb = f"for i in 1 2 3 4 5 6 7 8; do setsid sleep {mark} & done; sleep {mark}"
+    result = box.sh(bomb, limits={"pids": 4}, allow_degraded=["pids"], timeout_s=2, grace_s=0)
+    assert result.enforcement["pids"].state is EnforcementState.UNSUPPORTED
+    assert (result.exit_code, b"Cannot fork" in result.stderr) == (2, True), result
+    assert eventually(lambda: running(mark) == [])
+
+
+def test_the_command_line_refuses_a_limit_or_goes_on_without_it(box: Box) -> None:
+    if "memory" in cgroups().controllers:
+        return
+    refused = ocisbx(box, "run", "--memory", "256m", "--", "true")
+    assert refused.returncode == 125
+    assert "--allow-degraded memory" in refused.stderr
+    line = ("run", "--memory", "256m", "--allow-degraded", "memory", "--json", "--", "true")
+    done = ocisbx(box, *line)
+    assert done.returncode == 0, done.stderr
+    entry = json.loads(done.stdout)["enforcement"]["memory"]
+    assert (entry["requested"], entry["actual"], entry["state"]) == (256 << 20, None, "unsupported")
+
+
+def test_enforcement_says_that_a_disk_is_not_bounded(box: Box) -> None:
+    entry = box.run(["true"]).enforcement["rlimits"]
+    assert "what all of them take of a disk has no bound" in entry.how
 
 
 def test_wishes_of_the_preset_are_declared(box: Box) -> None:

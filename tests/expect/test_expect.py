@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -275,3 +276,19 @@ def test_a_descriptor_that_is_closed_under_us() -> None:
         assert terminal.echo
     with pytest.raises(TerminalError, match="cannot be read"):
         Expect(controller)
+
+
+@pytest.mark.parametrize("number", [signal.SIGWINCH, 40])
+def test_a_signal_without_anybody_in_the_foreground_is_an_error(number: int) -> None:
+    """And goes to nobody else: killpg(0, ...) is for our own group."""
+    came: list[int] = []
+    before = signal.signal(number, lambda *_: came.append(number))
+    controller, terminal = os.openpty()
+    try:
+        with pytest.raises(TerminalError, match=f"signal {int(number)} cannot be sent"):
+            Expect(controller).spawn.terminal.signal(number)
+    finally:
+        os.close(terminal)
+        os.close(controller)
+        signal.signal(number, before)
+    assert came == []

@@ -80,6 +80,7 @@ def test_each_step_has_one_kind() -> None:
         ({"eof": True, "answer": "b"}, "nobody reads after the end"),
         ({"eof": True, "action": "continue"}, "nothing comes after the end"),
         ({"timeout": True, "action": "continue"}, "the step's time is over"),
+        ({"timeout": True, "action": "needs_user"}, "the step's time is over"),
         ({"expect": "(a)", "answer": "${2}"}, "captures no such thing"),
         ({"expect": "(?P<x>a)", "answer": "${y}"}, "captures no such thing"),
         ({"exact": "a", "answer": "${1}"}, "captures no such thing"),

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,6 +66,37 @@ def test_each_context_has_its_cgroup_and_keeps_the_words(vm: Vm, context: str, c
     first, user, rest = ended.stdout.split("\n", 2)
     assert re.fullmatch(cgroup, first), ended
     assert (user, rest, ended.returncode) == ("dev", "".join(f"<{one}>" for one in words), 3)
+
+
+def test_another_user(vm: Vm) -> None:
+    ended = vm("run", "-u", "root", "-s", "plain", "--", "sh", "-c", "id -un; pwd")
+    assert (ended.stdout, ended.returncode) == ("root\n/root\n", 0), ended.stderr
+    ended = vm("run", "-u", "nosuchuser", "-s", "plain", "--", "true")
+    assert ended.returncode != 0
+    assert "nosuchuser" in ended.stderr
+
+
+def test_status_tells_what_is_built_and_how_large_it_is(vm: Vm) -> None:
+    assert vm("build").returncode == 0
+    lines = vm("status").stdout.splitlines()
+    assert [line.split(" (")[0] for line in lines[: len(GUESTS)]] == [f"{s}: ready" for s in GUESTS]
+    assert all(re.fullmatch(r" +\d+ MB  /.+", line) for line in lines[len(GUESTS) :])
+
+
+def test_what_the_system_lacks_is_asked_for(vm: Vm, tmp_path: Path) -> None:
+    """With what there is but QEMU: as a user it ends with the command for an administrator."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in os.listdir("/usr/bin"):
+        if not name.startswith("qemu"):
+            (programs / name).symlink_to(f"/usr/bin/{name}")
+    poor = replace(vm, environment={"PATH": str(programs)})
+    needs = poor("--needs")
+    assert (needs.returncode, needs.stdout) == (0, "qemu-system-x86\n"), needs
+    ended = poor("run", "--", "true")
+    assert ended.returncode == 69
+    assert "qemu-system-x86" in ended.stderr
+    assert "apt-get install" in ended.stderr
 
 
 @pytest.mark.parametrize("context", ["scope", "login", "plain"])

@@ -163,8 +163,6 @@ def test_a_runtime_that_breaks_is_an_error_at_once_and_no_loop(
 ) -> None:
     """The members that wait are used up, each call then tells what is wrong, and the threads try
     less and less often."""
-    if box.runtime.name == "runsc":
-        pytest.skip("its copy is 80 MB")
     program = tmp_path / box.runtime.name
     shutil.copy(box.runtime.path, program)
     pool = make(2, runtime={"names": [str(program)]})

@@ -4,24 +4,17 @@ that shares the host's kernel."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ocisbx
-from ocisbx.backends.late import opened
-from ocisbx.calls import given_call
-from ocisbx.errors import InvalidState, RuntimeFailed
+from ocisbx.errors import RuntimeFailed
 from ocisbx.mounts import PER_CALL_PLACE
-from ocisbx.pool.member import Order
-from tests.box import PATIENCE_S, PYTHON, eventually
-from tests.cgroups import state
+from tests.box import PYTHON, eventually
 from tests.command_line import ocisbx as command_line
 from tests.pool.conftest import NATIVE, NATIVE_IDS
 from tests.trees import ATTACKS, KEPT, fill, repository, sweep, tree
@@ -229,116 +222,6 @@ def test_landlock_reaches_it(box: Box, pool: ocisbx.Pool) -> None:
         pytest.skip("this kernel has no Landlock")
     assert os.listdir(ours) == ["made"]
     assert result.exit_code == 1
-
-
-# ------------------------------------------------------------------------ what changes in between
-@contextlib.contextmanager
-def between(pool: ocisbx.Pool, workspace: Path) -> Iterator[Any]:
-    """What a call does, halted between the judgement of its workspace and the mount."""
-    with pool._sandbox.workspace(workspace) as judged:
-        assert judged is not None
-        member = pool._store.take()
-        try:
-            given = judged.fit(member.plan)
-            assert given is not None
-            yield member, given
-        finally:
-            pool._store.put_back(member)
-
-
-@one_of_them
-def test_a_name_that_leads_elsewhere_after_the_judgement(box: Box, pool: ocisbx.Pool) -> None:
-    """What was judged is mounted, by its descriptor."""
-    ours, secret = directory(box, "ours"), directory(box, "secret")
-    (ours / "mine").write_text("mine")
-    (secret / "mine").write_text(SECRET)
-    with between(pool, ours) as (member, given):
-        ours.rename(box.base / "moved")
-        ours.symlink_to(secret)
-        call = given_call(["cat", f"{PER_CALL_PLACE}/mine"])
-        with pytest.raises(ocisbx.OcisbxError) as refused:
-            assert member.give(Order(given.late.on(member.plan), call, workspace=given))
-        # What keeps names free is made by its path, on which there is a link now.
-        assert "names free" in refused.value.what
-    assert tree(secret) == {"mine": SECRET}
-
-
-@one_of_them
-@pytest.mark.parametrize("put", ["link", "directory", "nothing"])
-def test_a_name_that_changes_before_it_is_opened(box: Box, pool: ocisbx.Pool, put: str) -> None:
-    ours = directory(box, "ours")
-    late = pool._sandbox.find(str(ours), pool._sandbox.resolve())
-    assert late is not None
-    ours.rename(box.base / "moved")
-    if put == "link":
-        ours.symlink_to(box.base / "moved")
-    elif put == "directory":
-        ours.mkdir()
-    with pytest.raises(InvalidState, match="changed while"), opened(late):
-        pass
-
-
-@one_of_them
-@pytest.mark.parametrize("name", [".git", ".git/hooks"])
-def test_a_link_where_something_is_protected(box: Box, pool: ocisbx.Pool, name: str) -> None:
-    ours, secret = directory(box, "ours"), directory(box, "secret")
-    repository(ours)
-    (secret / "hooks").mkdir()
-    with between(pool, ours) as (member, given):
-        (ours / name).rename(ours / "spare")
-        (ours / name).symlink_to(secret)
-        with pytest.raises(ocisbx.OcisbxError):
-            member.mount(given)
-    assert tree(secret) == {"hooks": None}
-    assert text(pool, "true", ours) == ""
-
-
-@one_of_them
-def test_a_swap_that_never_ends(box: Box, pool: ocisbx.Pool) -> None:
-    """The link leads to what is no sandbox's to have, and no call ever sees that."""
-    ours, aside, secret = directory(box, "ours"), box.base / "aside", box.run_directory / "secret"
-    pool.open()
-    secret.write_text(SECRET)
-    over = threading.Event()
-
-    def swap() -> None:
-        while not over.is_set():
-            ours.rename(aside)
-            ours.symlink_to(box.run_directory)
-            time.sleep(0.0005)
-            ours.unlink()
-            aside.rename(ours)
-            time.sleep(0.01)
-
-    swapper = threading.Thread(target=swap)
-    swapper.start()
-    seen: list[bytes] = []
-    refused = 0
-    until = time.monotonic() + PATIENCE_S
-    try:
-        # Until some came through, and some were refused.
-        while (len(seen) < 10 or refused < 10) and time.monotonic() < until:
-            try:
-                seen.append(pool.run(["sh", "-c", "cat secret; touch made"], workspace=ours).stdout)
-            except ocisbx.OcisbxError:
-                refused += 1
-    finally:
-        over.set()
-        swapper.join()
-        secret.unlink()
-    assert refused
-    assert set(seen) == {b""}
-    assert os.listdir(ours) == ["made"]
-
-
-@native
-def test_a_member_that_ends_before_the_mount(box: Box, pool: ocisbx.Pool) -> None:
-    ours = directory(box, "ours")
-    with between(pool, ours) as (member, given):
-        os.kill(member.execution.init_pid, signal.SIGKILL)
-        assert eventually(lambda: state(member.execution.init_pid) in ("", "Z"))
-        assert not member.mount(given)
-    assert text(pool, "echo fine", ours) == "fine\n"
 
 
 # -------------------------------------------------------------------------------- other ways to it

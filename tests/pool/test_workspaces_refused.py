@@ -181,6 +181,27 @@ def test_a_volume_that_a_payload_replaced_by_a_link(box: Box, make: Make, *, min
 
 
 @one_of_them
+def test_what_may_be_written_that_a_payload_made_a_link(box: Box, make: Make) -> None:
+    """Another call's workspace does not hold the link, and is not shown what it leads to."""
+    places = box.base / "places"
+    ours, other, secret = places / "ours", places / "other", box.base / "secret"
+    for path in (ours, other, secret):
+        path.mkdir(parents=True)
+    (secret / "secret").write_text("kept")
+    pool = make(1, workspace="per-call", filesystem={"allow_write": [f"{places}/*/out"]})
+    assert pool.run(["ln", "-s", str(secret), "out"], workspace=ours).exit_code == 0
+    refused = []
+    steal = ["sh", "-c", f"echo y >>{secret}/secret; true"]
+    for workspace in (other, None, None, None, other):
+        try:
+            assert pool.run(steal, workspace=workspace).exit_code == 0
+        except OcisbxError as error:
+            refused.append(f"{error}")
+    assert (secret / "secret").read_text() == "kept"
+    assert any("may have put a link there" in one for one in refused), refused
+
+
+@one_of_them
 def test_a_runtime_in_the_workspace(box: Box, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an earlier payload may have written is not run; read-only it may be shown."""
     own = box.workspace / "bin"

@@ -239,8 +239,7 @@ def _run_in_member(scene: Scene, call: Call, workspace: str) -> RunResult:
         with pool._sandbox.workspace(wanted) as chosen:
             plan, given = member.plan, None
             if chosen is not None:
-                given = chosen.fit(plan)
-                assert given is not None
+                given = chosen.fit(member.workspaces)
                 plan = given.late.on(plan)
                 call = call._replace(workdir=plan.workdir)
             told = run_in(member, Order(plan, call, workspace=given), None)

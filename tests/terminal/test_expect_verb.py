@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.command_line import ocisbx
+from tests.box import eventually
+from tests.command_line import ocisbx, start
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -79,3 +81,16 @@ def test_a_container_that_cannot_be(box: Box) -> None:
     done = ocisbx(box, "expect", "-", "-v", "/nowhere/at/all", "--", "cat", input=script)
     assert done.returncode == 125
     assert "/nowhere/at/all" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_ended_by_a_signal_it_leaves_nothing(box: Box, number: signal.Signals) -> None:
+    script = box.workspace / "script.toml"
+    script.write_text('[[steps]]\nexpect = "never"\n')
+    command = f"touch {box.workspace}/up; sleep 60"
+    with start(box, "expect", str(script), "--", "sh", "-c", command) as process:
+        assert eventually((box.workspace / "up").exists)
+        process.send_signal(number)
+        process.communicate()
+    assert process.returncode == 130
+    assert box.left() == []

@@ -6,8 +6,6 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.box import PYTHON
 from tests.terminal.driving import until
 
@@ -163,8 +161,7 @@ def test_all_that_was_printed_is_there_after_the_end(box: Box) -> None:
         assert result.stdout_bytes == len(said)
 
 
-@pytest.mark.parametrize("word", ["input", "captured"])
-def test_a_run_on_a_terminal(box: Box, word: str) -> None:
+def test_a_run_on_a_terminal(box: Box) -> None:
     """Without a holder: what is typed is given, what is shown is captured."""
     result = box.run(
         ["sh", "-c", "read x; echo $x >&2; cat; [ -t 1 ]"], input=b"a\nb", terminal=True

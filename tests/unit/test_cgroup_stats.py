@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocisbx.cgroup.stats import SOURCES, Counters, read_counters, read_limit, read_pids_limit_hits
+from ocisbx.cgroup.stats import (
+    LIVE,
+    TOTALS,
+    Counters,
+    read_counters,
+    read_limit,
+    read_pids_limit_hits,
+)
 
 # Of kernel 6.1 with every controller (Debian 12, a sandbox with a limit of everything).
 WHOLE = {
@@ -38,7 +45,7 @@ EXPECTED = Counters(
     io_write_bytes=8194, oom_kills=3, pids_limit_hits=4, pressure_cpu_usec=1234,
     pressure_memory_usec=0, pressure_io_usec=5,
 )  # fmt: skip
-FIELDS = {name: [field for _, field in fields] for name, _, fields in SOURCES}
+FIELDS = {name: [field for _, field in fields] for name, _, fields in LIVE}
 
 
 def fill(directory: Path, files: dict[str, str]) -> str:
@@ -56,33 +63,33 @@ def test_every_counter_has_its_file() -> None:
 
 def test_all_files_are_read(tmp_path: Path) -> None:
     path = fill(tmp_path, WHOLE)
-    assert read_counters(path, SOURCES) == EXPECTED
+    assert read_counters(path, LIVE) == EXPECTED
     totals = dict.fromkeys(("memory_current_bytes", "pids_current"))
-    assert read_counters(path) == EXPECTED._replace(**totals)
+    assert read_counters(path, TOTALS) == EXPECTED._replace(**totals)
     assert read_pids_limit_hits(path) == 4
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_an_absent_file_takes_its_counters_only(tmp_path: Path, name: str) -> None:
     path = fill(tmp_path, {other: text for other, text in WHOLE.items() if other != name})
-    assert read_counters(path, SOURCES) == EXPECTED._replace(**dict.fromkeys(FIELDS[name]))
+    assert read_counters(path, LIVE) == EXPECTED._replace(**dict.fromkeys(FIELDS[name]))
 
 
 def test_keys_that_this_kernel_has_not_are_none(tmp_path: Path) -> None:
     """As on hybrid hosts: cpu.stat is there, without its controller's keys."""
     path = fill(tmp_path, {"cpu.stat": "usage_usec 3\nuser_usec 1\nsystem_usec 2\n"})
-    assert read_counters(path) == Counters(cpu_user_usec=1, cpu_system_usec=2)
+    assert read_counters(path, TOTALS) == Counters(cpu_user_usec=1, cpu_system_usec=2)
 
 
 def test_nothing_read_or_written_is_a_measured_zero(tmp_path: Path) -> None:
-    counters = read_counters(fill(tmp_path, {"io.stat": ""}))
+    counters = read_counters(fill(tmp_path, {"io.stat": ""}), TOTALS)
     assert (counters.io_read_bytes, counters.io_write_bytes) == (0, 0)
 
 
 def test_a_cgroup_that_is_gone_has_no_counters(tmp_path: Path) -> None:
-    assert read_counters(str(tmp_path / "gone")) == Counters()
+    assert read_counters(str(tmp_path / "gone"), TOTALS) == Counters()
     assert read_pids_limit_hits(str(tmp_path / "gone")) is None
-    assert read_counters("") == Counters()
+    assert read_counters("", TOTALS) == Counters()
 
 
 def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
@@ -92,7 +99,7 @@ def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
     (tmp_path / "pids.peak").symlink_to("pids.peak")
     with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
         (tmp_path / "pids.peak").read_bytes()
-    assert read_counters(str(tmp_path)) == Counters()
+    assert read_counters(str(tmp_path), TOTALS) == Counters()
 
 
 def test_limits_are_numbers_or_none(tmp_path: Path) -> None:
@@ -104,7 +111,7 @@ def test_limits_are_numbers_or_none(tmp_path: Path) -> None:
 
 def test_more_devices_than_fit_one_read_are_all_summed(tmp_path: Path) -> None:
     lines = [f"8:{n} rbytes={n} wbytes=1 rios=0 wios=0 dbytes=0 dios=0\n" for n in range(2000)]
-    counters = read_counters(fill(tmp_path, {"io.stat": "".join(lines)}))
+    counters = read_counters(fill(tmp_path, {"io.stat": "".join(lines)}), TOTALS)
     assert counters.io_read_bytes == sum(range(2000))
     assert counters.io_write_bytes == 2000
 
@@ -122,7 +129,7 @@ def test_flat_keyed_files_in_any_order(
         rows["oom_kill"] = kills
     lines = data.draw(st.permutations([f"{key} {value}\n" for key, value in rows.items()]))
     with TemporaryDirectory() as made:
-        counters = read_counters(fill(Path(made), {"memory.events": "".join(lines)}))
+        counters = read_counters(fill(Path(made), {"memory.events": "".join(lines)}), TOTALS)
     assert counters == Counters(oom_kills=kills)
 
 
@@ -130,7 +137,7 @@ def test_flat_keyed_files_in_any_order(
 def test_io_is_summed_over_devices(rows: list[tuple[int, int, int, int]]) -> None:
     lines = [f"{major}:{minor} rbytes={r} wbytes={w} rios=1\n" for major, minor, r, w in rows]
     with TemporaryDirectory() as made:
-        counters = read_counters(fill(Path(made), {"io.stat": "".join(lines)}))
+        counters = read_counters(fill(Path(made), {"io.stat": "".join(lines)}), TOTALS)
     assert counters.io_read_bytes == sum(row[2] for row in rows)
     assert counters.io_write_bytes == sum(row[3] for row in rows)
 
@@ -140,7 +147,7 @@ def test_any_bytes_are_numbers_or_none(files: dict[str, bytes]) -> None:
     with TemporaryDirectory() as made:
         for name, content in files.items():
             (Path(made) / name).write_bytes(content)
-        counters = read_counters(made)
+        counters = read_counters(made, TOTALS)
     for name, fields in FIELDS.items():
         for field in fields:
             value = getattr(counters, field)
@@ -162,7 +169,7 @@ def test_what_is_no_number_is_none(tmp_path: Path, text: str) -> None:
         "io.stat": f"8:0 rbytes={text}",
         "io.pressure": f"some avg10=0.00 total={text}",
     }
-    counters = read_counters(fill(tmp_path, files))
+    counters = read_counters(fill(tmp_path, files), TOTALS)
     assert counters.memory_peak_bytes is None
     assert counters.cpu_user_usec is None
     assert counters.pressure_io_usec is None
@@ -171,4 +178,4 @@ def test_what_is_no_number_is_none(tmp_path: Path, text: str) -> None:
 
 def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "io.stat").symlink_to("/dev/zero")
-    assert read_counters(str(tmp_path)).io_read_bytes == 0
+    assert read_counters(str(tmp_path), TOTALS).io_read_bytes == 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ocisbx.cgroup.stats import read_counters
+from ocisbx.cgroup.stats import TOTALS, read_counters
 from ocisbx.errors import OcisbxError
 from ocisbx.result import Termination as T
 from tests.box import eventually
@@ -94,11 +94,11 @@ def sibling(box: Box) -> Iterator[Path]:
         assert running.logs() == b"up\n"
         path = cgroup_of(running.id)
         limits, inside = limits_of(path), members(path)
-        before = read_counters(str(path))
+        before = read_counters(str(path), TOTALS)
         assert limits["memory.max"] == str(SIBLING["memory_bytes"])
         yield path
         assert (limits_of(path), members(path)) == (limits, inside)
-        used = read_counters(str(path))
+        used = read_counters(str(path), TOTALS)
         assert (used.oom_kills, used.pids_limit_hits) == (0, 0)
         assert processor_usec(used) - processor_usec(before) < IDLE_USEC
         assert running.poll() is None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ocisbx.cgroup.stats import SOURCES, read_counters
+from ocisbx.cgroup.stats import LIVE, TOTALS, read_counters
 from ocisbx.result import Pressure
 from ocisbx.result import Termination as T
 from tests.box import eventually
@@ -175,7 +175,7 @@ def test_usage_grows_while_it_runs(box: Box) -> None:
         first = running.usage()
         assert eventually(lambda: processor_s(running.usage()) > 2 * processor_s(first), PATIENCE_S)
         second = running.usage()
-        counted = read_counters(str(cgroup_of(running.id)), SOURCES)
+        counted = read_counters(str(cgroup_of(running.id)), LIVE)
         running.cancel()
         result = running.wait(PATIENCE_S)
     assert result is not None
@@ -192,8 +192,8 @@ def test_usage_grows_while_it_runs(box: Box) -> None:
 def test_what_the_kernel_does_not_count_is_not_0() -> None:
     """The root of the hierarchy has neither memory.current nor pids.peak, what is not there at all
     has nothing."""
-    counted = read_counters(str(HIERARCHY))
+    counted = read_counters(str(HIERARCHY), LIVE)
     assert counted.cpu_user_usec
     assert (counted.memory_current_bytes, counted.memory_peak_bytes) == (None, None)
     assert (counted.pids_current, counted.pids_peak, counted.pids_limit_hits) == (None, None, None)
-    assert set(read_counters(str(HIERARCHY / "nothing"))) == {None}
+    assert set(read_counters(str(HIERARCHY / "nothing"), TOTALS)) == {None}
