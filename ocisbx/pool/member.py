@@ -52,6 +52,10 @@ class Order(NamedTuple):
     workspace: Given | None = None
 
 
+class NotStarted(RuntimeFailed):
+    """The runtime failed before anything ran in the container."""
+
+
 class Member:
     """A container that has run nothing. Whoever has it gives it a command once, or retires it."""
 
@@ -82,7 +86,7 @@ class Member:
             self.execution: OciExecution = set_up(stack, plan, call)
             failure = self.execution.wait_ready()
             if failure is not None:
-                raise RuntimeFailed(
+                raise NotStarted(
                     failure.what,
                     why=failure.why,
                     remedy=f"`ocisbx doctor` checks this host; the runtime was {plan.runtime.path}",

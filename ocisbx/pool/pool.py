@@ -10,11 +10,20 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from ocisbx.calls import Told, Waiting, conclude, given_call, note, refuse_terminal, turn
+from ocisbx.calls import (
+    Told,
+    Waiting,
+    choose_again,
+    conclude,
+    given_call,
+    note,
+    refuse_terminal,
+    turn,
+)
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Failure
 from ocisbx.pool.demand import Bounds
-from ocisbx.pool.member import Member, Order
+from ocisbx.pool.member import Member, NotStarted, Order
 from ocisbx.pool.store import Store
 from ocisbx.pool.terms import POOLS_OWN, LimitedPlans, Terms
 from ocisbx.pool.warm import letter, warm_command
@@ -287,6 +296,15 @@ class Pool:
                 why="it cannot hand a socket to a container's process 1",
                 remedy="use a newer one, or another runtime",
             )
+        try:
+            return self._member(plan)
+        except NotStarted:
+            second = choose_again(plan, self._sandbox.renewal())
+            if second is None:
+                raise
+            return self._member(second)
+
+    def _member(self, plan: Plan) -> Member:
         return Member(plan, self._start_timeout_s, self._warm, self._sandbox.made(plan))
 
     def _letter(self, plan: Plan, call: Call, code: str | None) -> bytes:

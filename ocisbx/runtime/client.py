@@ -40,6 +40,13 @@ class RuntimeClient(NamedTuple):
     # Options before the verb, besides --root and --log (`Plan.runtime_args`).
     args: tuple[str, ...] = ()
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the runtime has for its own. crun copies itself by way of a file named crun.XXXXXX
+        (its cloned_binary.c): in the container's state it goes with the container, where one that
+        is killed in that moment would leave it in /tmp for ever."""
+        return {**command.ENVIRONMENT, "_LIBCONTAINER_STATEDIR": self.root}
+
     def argv(self, verb: str, *arguments: str) -> list[str]:
         """The runtime's own command line, without the cell."""
         return [
@@ -95,11 +102,16 @@ class RuntimeClient(NamedTuple):
             options = self._cell_options(bundle)
             options += [] if cgroup is None else ["-g", cgroup]
             if not options:
-                return command.spawn(argv, descriptors=descriptors, executable=executable)
+                return command.spawn(
+                    argv,
+                    descriptors=descriptors,
+                    executable=executable,
+                    environment=self.environment,
+                )
             options += [] if socket is None else ["-k"]
             # execve names the file, argv[0] the runtime: the cell has only the first.
             cell = [cell_path(), *options, "--", executable, *argv[1:]]
-            return command.spawn(cell, descriptors=descriptors)
+            return command.spawn(cell, descriptors=descriptors, environment=self.environment)
         except OSError as error:
             raise RuntimeMissing(
                 f"runtime {self.path} cannot be started",
@@ -127,7 +139,7 @@ class RuntimeClient(NamedTuple):
         if options:
             argv = [cell_path(), *options, "--", *argv]
         try:
-            return command.run(argv, timeout_s=VERB_TIMEOUT_S)
+            return command.run(argv, timeout_s=VERB_TIMEOUT_S, environment=self.environment)
         except (OSError, command.CommandTimeout) as error:
             raise RuntimeFailed(f"{verb} of {self.path} failed", why=str(error)) from error
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -195,7 +196,9 @@ def test_a_host_that_cannot_hand_over(make: Make) -> None:
 
 
 def test_killed_while_they_are_started(box: Box, make: Make) -> None:
-    """The runtime of every member is killed as it starts, for a while: calls go on or tell."""
+    """The runtime of every member is killed as it starts, for a while: calls go on or tell; and
+    of crun, which copies itself through a file, nothing is left in /tmp."""
+    strays = set(Path("/tmp").glob("crun.*"))
     pool = make(3)
     full(pool, 3)
     stop = threading.Event()
@@ -226,3 +229,4 @@ def test_killed_while_they_are_started(box: Box, make: Make) -> None:
     assert killed
     # As soon as nobody kills any more, at most one pause later.
     assert pool.run(["echo", "again"]).stdout == b"again\n"
+    assert set(Path("/tmp").glob("crun.*")) <= strays

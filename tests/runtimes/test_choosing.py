@@ -127,6 +127,27 @@ def test_the_only_one_that_breaks_is_probed_once_more_and_quoted(stage: Stage) -
     assert stage.ran() == 2
 
 
+def test_a_pool_goes_on_the_same_way(stage: Stage) -> None:
+    """With a container that is started ahead as with one that is started for its call."""
+    stumbles = stage.wrap(RUNC, 'if [ -e "{flag}" ]; then rm "{flag}"; exit 1; fi')
+    sandbox = stage.sandbox(stumbles, CRUN)
+    sandbox.run(MARK)
+    stage.flag.touch()
+    with ocisbx.Pool(sandbox.config, 1) as pool:
+        assert pool.run(MARK).runtime.path == stumbles
+    assert not stage.flag.exists()
+    breaks = stage.wrap(RUNC, name="breaks")
+    alone = stage.sandbox(stage.wrap(RUNC, name="alone"))
+    for one in (stage.sandbox(breaks), alone):
+        one.run(MARK)
+    stage.flag.touch()
+    with ocisbx.Pool(stage.sandbox(breaks, CRUN).config, 1) as pool:
+        assert pool.run(MARK).runtime.path == CRUN
+    with pytest.raises(RuntimeFailed, match="the flag is up"), ocisbx.Pool(alone.config, 1):
+        pass
+    assert stage.ran() == 5
+
+
 def test_the_command_line_goes_on_with_another(stage: Stage) -> None:
     """Its plan lies on disk; its input is a pipe, which nobody can read twice."""
     names = ["--runtime", stage.wrap(RUNC), "--runtime", CRUN]
