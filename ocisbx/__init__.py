@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TerminalError,
         Unsupported,
     )
+    from ocisbx.expect.terminal import AsyncTerminal, Terminal
     from ocisbx.pool.asynchronous import AsyncPool
     from ocisbx.pool.pool import Pool
     from ocisbx.result import RunResult, Termination
@@ -43,6 +44,7 @@ __all__ = [
     "AsyncPool",
     "AsyncSandbox",
     "AsyncSession",
+    "AsyncTerminal",
     "BundleError",
     "CgroupError",
     "CommandFailed",
@@ -60,6 +62,7 @@ __all__ = [
     "Sandbox",
     "SandboxConfig",
     "Session",
+    "Terminal",
     "TerminalError",
     "Termination",
     "Unsupported",
@@ -72,12 +75,14 @@ _HOMES = {
     "AsyncPool": "pool.asynchronous",
     "AsyncSandbox": "sandbox",
     "AsyncSession": "session.asynchronous",
+    "AsyncTerminal": "expect.terminal",
     "Container": "background.container",
     "RunResult": "result",
     "Sandbox": "sandbox",
     "Pool": "pool.pool",
     "SandboxConfig": "config",
     "Session": "session.session",
+    "Terminal": "expect.terminal",
     "Termination": "result",
     "arun": "sandbox",
     "run": "sandbox",

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ocisbx.background.container import Container
     from ocisbx.capture import Input
     from ocisbx.config import SandboxConfig
+    from ocisbx.expect.terminal import AsyncTerminal, Terminal
     from ocisbx.plan import Plan
     from ocisbx.result import RunResult
     from ocisbx.running import AsyncRunning, Running
-    from ocisbx.terminal.asynchronous import AsyncTerminal
-    from ocisbx.terminal.terminal import Terminal
+    from ocisbx.terminal.terminal import ContainerTerminal
 
     OnData = Callable[[bytes], None] | None
 
@@ -173,13 +173,30 @@ class Sandbox:
         shell: bool = False,
         name: str | None = None,
         transcript: str | None = None,
+        encoding: str | None = "utf-8",
     ) -> Terminal:
         """Start one command on a terminal of `size` (rows, columns), which the caller then reads
-        and types on; the context's exit ends it. `transcript`: a file to be made, asciicast v2.
-        Errors as `run`; TerminalError: the runtime did not hand over the terminal."""
+        and types on; the context's exit ends it. `transcript`: a file to be made, asciicast v2;
+        without `encoding` what is read is bytes. Errors as `run`; TerminalError: the runtime did
+        not hand over the terminal."""
+        from ocisbx.expect.terminal import Terminal  # noqa: PLC0415 -- pexpect, for terminals only
+
+        raw = self.hold(command, size=size, shell=shell, name=name, transcript=transcript)
+        return Terminal(raw, encoding=encoding)
+
+    def hold(
+        self,
+        command: Sequence[str] | str,
+        *,
+        size: tuple[int, int] = (24, 80),
+        shell: bool = False,
+        name: str | None = None,
+        transcript: str | None = None,
+    ) -> ContainerTerminal:
+        """`spawn` for asyncio: what a thread does of it. Errors as there."""
         from ocisbx.spawned import spawn_plan  # noqa: PLC0415 -- for terminals only
         from ocisbx.terminal.device import check_size  # noqa: PLC0415 -- as above
-        from ocisbx.terminal.terminal import Terminal  # noqa: PLC0415 -- as above
+        from ocisbx.terminal.terminal import ContainerTerminal  # noqa: PLC0415 -- as above
         from ocisbx.terminal.transcript import Transcript  # noqa: PLC0415 -- as above
 
         call = self._call(command, shell=shell, name=name)
@@ -204,7 +221,7 @@ class Sandbox:
                 told.close()
                 os.unlink(told.path)
             raise
-        return Terminal(program, told)
+        return ContainerTerminal(program, told)
 
     def create(
         self,
@@ -301,11 +318,18 @@ class AsyncSandbox:
 
         return AsyncRunning(partial(self._sandbox.begin, command, **options))
 
-    def spawn(self, command: Sequence[str] | str, **options: Any) -> AsyncTerminal:  # noqa: ANN401 -- typed where they arrive
+    def spawn(
+        self,
+        command: Sequence[str] | str,
+        *,
+        encoding: str | None = "utf-8",
+        **options: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> AsyncTerminal:
         """As `Sandbox.spawn`: `async with sandbox.spawn(...) as terminal`, or `await` it."""
-        from ocisbx.terminal.asynchronous import AsyncTerminal  # noqa: PLC0415 -- as above
+        from ocisbx.expect.terminal import AsyncTerminal  # noqa: PLC0415 -- as above
 
-        return AsyncTerminal(partial(self._sandbox.spawn, command, **options))
+        begin = partial(self._sandbox.hold, command, **options)
+        return AsyncTerminal(begin, encoding=encoding)
 
 
 _sandboxes: dict[tuple[str, str], Sandbox] = {}

@@ -70,14 +70,13 @@ def _run(script: Script, argv: list[str], options: dict[str, Any]) -> ScriptRepo
     # For a script that is only checked none of it is needed.
     from ocisbx.cli.prepare import build_config  # noqa: PLC0415
     from ocisbx.cli.run import Interrupts  # noqa: PLC0415
-    from ocisbx.expect.expecting import Expect  # noqa: PLC0415
     from ocisbx.expect.hidden import load_secrets  # noqa: PLC0415
     from ocisbx.expect.runner import run_script  # noqa: PLC0415
     from ocisbx.sandbox import Sandbox  # noqa: PLC0415
 
     secrets = load_secrets(script, os.environ)
     with Interrupts(), Sandbox(build_config(options)).spawn(argv, size=script.size) as terminal:
-        return run_script(script, Expect(terminal), secrets)
+        return run_script(script, terminal, secrets)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pexpect import EOF, TIMEOUT
 
 from ocisbx.errors import ExpectEOF, ExpectTimeout
-from ocisbx.expect.ends import size_of
 from ocisbx.expect.hidden import Hidden
 from ocisbx.expect.patterns import Pattern, as_pattern
 from ocisbx.expect.spawn import Spawn
 from ocisbx.expect.waiting import is_over, left
+from ocisbx.terminal.device import DEFAULT_SIZE, get_modes, get_size
 from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from re import Match
 
-    from ocisbx.expect.ends import Terminal
+    from ocisbx.expect.ends import RawTerminal
     from ocisbx.expect.screen import Canvas, View
+    from ocisbx.terminal.device import Modes, Size
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class _Face:
 
     def __init__(
         self,
-        terminal: int | Terminal,
+        terminal: int | RawTerminal,
         *,
         encoding: str | None = "utf-8",
     ) -> None:
@@ -56,10 +57,43 @@ class _Face:
     def _line(self, text: str | bytes) -> Any:  # noqa: ANN401 -- str or bytes
         return self.spawn._coerce_send_string(text) + self.spawn.linesep  # noqa: SLF001 -- as pexpect's
 
+    # ------------------------------------------------------------------------ the terminal
+    def fileno(self) -> int:
+        """Readable when there is something to read, its end too. Raises TerminalError: it is
+        closed."""
+        return self.spawn.terminal.fileno()
+
     @property
     def echo(self) -> bool:
-        """Whether the kernel shows what is typed; off at a password prompt."""
-        return self.spawn.echo
+        """Whether what is typed is shown. Raises TerminalError."""
+        return self.modes().echo
+
+    @property
+    def hides_input(self) -> bool:
+        """Whether a line is read and not shown, as for a password. Raises TerminalError."""
+        return self.modes().hides_input
+
+    def modes(self) -> Modes:
+        """As the program has set them. Raises TerminalError."""
+        return get_modes(self.fileno())
+
+    @property
+    def size(self) -> Size:
+        """Rows and columns. Raises TerminalError."""
+        return get_size(self.fileno())
+
+    def resize(self, rows: int, columns: int) -> None:
+        """The foreground gets SIGWINCH.
+
+        Raises:
+            ConfigError: no terminal has that size.
+            TerminalError: it is closed.
+        """
+        self.spawn.terminal.resize(rows, columns)
+
+    def signal(self, number: int) -> None:
+        """Signal the program; of a bare descriptor the group in the foreground."""
+        self.spawn.terminal.signal(number)
 
     # ------------------------------------------------------------------------ what came
     @property
@@ -77,6 +111,15 @@ class _Face:
         """The last match, with its groups."""
         return self.spawn.match
 
+    def read_some(self) -> Any:  # noqa: ANN401 -- str or bytes
+        """What came and was not looked for; None: nothing now; empty: the end. Never waits.
+
+        Raises TerminalError: the terminal was closed.
+        """
+        if not self.spawn.unread and not self.spawn.absorb() and not self.spawn.flag_eof:
+            return None
+        return self.spawn.take(self.spawn.unread)
+
     @property
     def buffer(self) -> Any:  # noqa: ANN401 -- str or bytes
         """What came since, and the next expect looks at first."""
@@ -93,7 +136,9 @@ class _Face:
             last_bytes,
         )
 
-        rows, columns = size_of(self.spawn.child_fd)
+        rows, columns = self.size
+        # Nobody has set them.
+        rows, columns = rows or DEFAULT_SIZE.rows, columns or DEFAULT_SIZE.columns
         if self._canvas is None:
             self._canvas = Canvas(rows, columns)
         canvas, spawn = self._canvas, self.spawn
@@ -169,17 +214,26 @@ class _Face:
 class Expect(_Face):
     """A program on a terminal, driven as by a person at a keyboard."""
 
-    def send(self, text: str | bytes, *, secret: bool = False) -> int:
+    def send(
+        self, text: str | bytes, *, timeout_s: float | None = TIMEOUT_S, secret: bool = False
+    ) -> int:
         """Type; the number of bytes. A `secret` stands in no error, no report and no transcript.
 
-        Raises ExpectEOF: the program has ended; ExpectTimeout: it does not read (30 s).
+        What the program prints meanwhile stays to be looked at.
+
+        Raises:
+            ExpectEOF: nobody has the terminal open any more.
+            ExpectTimeout: the program does not read in time.
+            TerminalError: it was closed under us.
         """
         self._hide(text, secret=secret)
-        return self.spawn.send(text, secret=secret)
+        return self.spawn.send(text, secret=secret, timeout=timeout_s)
 
-    def sendline(self, text: str | bytes = "", *, secret: bool = False) -> int:
+    def sendline(
+        self, text: str | bytes = "", *, timeout_s: float | None = TIMEOUT_S, secret: bool = False
+    ) -> int:
         """Type a line and its end."""
-        return self.send(self._line(text), secret=secret)
+        return self.send(self._line(text), timeout_s=timeout_s, secret=secret)
 
     def sendcontrol(self, key: str) -> int:
         """Type Ctrl and a key: `c`, `d`, `z`, `[` (Escape). Raises ConfigError for another."""
@@ -254,14 +308,18 @@ class Expect(_Face):
 class AsyncExpect(_Face):
     """Expect for asyncio: the same names; other tasks go on while it waits."""
 
-    async def send(self, text: str | bytes, *, secret: bool = False) -> int:
+    async def send(
+        self, text: str | bytes, *, timeout_s: float | None = TIMEOUT_S, secret: bool = False
+    ) -> int:
         """As Expect.send."""
         self._hide(text, secret=secret)
-        return await self.spawn.send_async(text, secret=secret)
+        return await self.spawn.send_async(text, secret=secret, timeout=timeout_s)
 
-    async def sendline(self, text: str | bytes = "", *, secret: bool = False) -> int:
+    async def sendline(
+        self, text: str | bytes = "", *, timeout_s: float | None = TIMEOUT_S, secret: bool = False
+    ) -> int:
         """As Expect.sendline."""
-        return await self.send(self._line(text), secret=secret)
+        return await self.send(self._line(text), timeout_s=timeout_s, secret=secret)
 
     async def sendcontrol(self, key: str) -> int:
         """As Expect.sendcontrol."""

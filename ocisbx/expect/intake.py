@@ -12,8 +12,9 @@ from pexpect import EOF, TIMEOUT
 from pexpect.spawnbase import SpawnBase
 
 from ocisbx.errors import InvalidState, TerminalError
-from ocisbx.expect.ends import Descriptor, Terminal, echoes
+from ocisbx.expect.ends import Descriptor, RawTerminal
 from ocisbx.expect.waiting import is_over, readable, turn
+from ocisbx.terminal.device import READ_BYTES, get_modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 else:
     _SpawnBase = SpawnBase
 
-# All that a terminal holds (N_TTY's buffer and those before it, drivers/tty/tty_buffer.c).
-READ_BYTES = 1 << 16
 # As of a stream that is captured (--max-output).
 MAX_BEFORE = 64 << 20
 # What the screen is drawn from.
@@ -37,8 +36,8 @@ SMALL_BYTES = 1 << 10
 class Intake(_SpawnBase):
     """The reading half of a Spawn.
 
-    terminal: the controller's descriptor, or a Terminal. It is made non-blocking, and never closed
-        but by close() of one that came as a number.
+    terminal: the controller's descriptor, or a RawTerminal. It is made non-blocking, and never
+        closed but by close() of one that came as a number.
     encoding: None for bytes, else str in this encoding.
     """
 
@@ -56,7 +55,7 @@ class Intake(_SpawnBase):
 
     def __init__(
         self,
-        terminal: int | Terminal,
+        terminal: int | RawTerminal,
         *,
         timeout: float | None = 30,
         maxread: int = READ_BYTES,
@@ -67,7 +66,7 @@ class Intake(_SpawnBase):
     ) -> None:
         super().__init__(timeout, maxread, searchwindowsize, logfile, encoding, codec_errors)
         self.delayafterread = self.delaybeforesend = None
-        self.terminal: Terminal = Descriptor(terminal) if isinstance(terminal, int) else terminal
+        self.terminal: RawTerminal = Descriptor(terminal) if isinstance(terminal, int) else terminal
         self.child_fd = self.terminal.fileno()
         self.name = f"<terminal {self.child_fd}>"
         self.max_before = MAX_BEFORE
@@ -139,7 +138,7 @@ class Intake(_SpawnBase):
         while self._tail_bytes - len(self.tail[0]) >= MAX_TAIL_BYTES:
             self._tail_bytes -= len(self.tail.popleft())
 
-    def _open(self) -> Terminal:
+    def _open(self) -> RawTerminal:
         if self.closed:
             raise TerminalError("the terminal was closed")
         return self.terminal
@@ -236,7 +235,7 @@ class Intake(_SpawnBase):
     @property
     def echo(self) -> bool:
         """Whether the kernel shows what is typed; off at a password prompt."""
-        return echoes(self.child_fd)
+        return get_modes(self._open().fileno()).echo
 
     def isatty(self) -> bool:
         """Whether the descriptor is a terminal's."""

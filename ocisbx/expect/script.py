@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, Ta
 
 from ocisbx import documents, fields, quantities, values
 from ocisbx.errors import ConfigError
-from ocisbx.expect.ends import check_size, control_character
 from ocisbx.expect.patterns import compile_pattern
 from ocisbx.expect.template import check_line, parse_template
+from ocisbx.terminal.device import check_size, control_key
 
 DEFAULT_TIMEOUT_S = 30.0
 MAX_STEPS = 10_000
@@ -54,7 +54,7 @@ def _line(value: object) -> str:
 
 def _key(value: object) -> str:
     text = values.check_text(value, "a key")
-    control_character(text)
+    control_key(text)
     return text
 
 
@@ -70,8 +70,7 @@ def _size(value: object) -> tuple[int, int]:
         and len(value) == 2
         and all(isinstance(number, int) and not isinstance(number, bool) for number in value)
     ):
-        check_size(*value)
-        return (value[0], value[1])
+        return check_size(*value)
     raise values.refusal(value, "a size", "expected [rows, columns], such as [24, 80]")
 
 

@@ -17,11 +17,11 @@ from pexpect import EOF, TIMEOUT
 from pexpect.expect import searcher_string
 
 from ocisbx.errors import ExpectEOF, ExpectTimeout
-from ocisbx.expect.ends import control_character, end_of_file
 from ocisbx.expect.intake import Intake
 from ocisbx.expect.patterns import Pattern, as_pattern
 from ocisbx.expect.searching import BoundedExpecter, Searcher
 from ocisbx.expect.waiting import is_over, turn
+from ocisbx.terminal.device import control_key, get_modes
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
@@ -34,8 +34,8 @@ ROOM_S = 0.01
 class Spawn(Intake):
     """A program at the other end of a terminal, with pexpect's habits.
 
-    terminal: the controller's descriptor, or a Terminal. The descriptor is made non-blocking, and
-        closed by close() where it came as a number.
+    terminal: the controller's descriptor, or a RawTerminal. The descriptor is made non-blocking,
+        and closed by close() where it came as a number.
     encoding: None for bytes, else str in this encoding.
     """
 
@@ -205,11 +205,11 @@ class Spawn(Intake):
 
     def key(self, name: str) -> Any:  # noqa: ANN401 -- bytes or str
         """What Ctrl with a key types. Raises ConfigError."""
-        return self._as_sent(control_character(name))
+        return self._as_sent(control_key(name))
 
     def end_key(self) -> Any:  # noqa: ANN401 -- bytes or str
         """What ends the input, as the terminal is set. Raises TerminalError."""
-        return self._as_sent(end_of_file(self.child_fd))
+        return self._as_sent(get_modes(self._open().fileno()).end_of_file)
 
     def _as_sent(self, data: bytes) -> Any:  # noqa: ANN401 -- bytes or str
         return data if self.encoding is None else data.decode("latin-1")

@@ -69,7 +69,7 @@ def read_some(controller_fd: int, size: int = READ_BYTES) -> bytes | None:
 
 def write_some(controller_fd: int, data: bytes | memoryview) -> int | None:
     """Type as much of `data` as goes; how much that was, 0: none now; None: nobody has the terminal
-    open any more.
+    open any more (or the other end of what is none).
 
     Raises:
         TerminalError: as `read_some`.
@@ -80,7 +80,7 @@ def write_some(controller_fd: int, data: bytes | memoryview) -> int | None:
         except BlockingIOError:
             return 0
         except OSError as error:
-            if error.errno != errno.EIO:
+            if error.errno not in (errno.EIO, errno.EPIPE):
                 raise
             return None
 
@@ -99,7 +99,9 @@ def get_size(controller_fd: int) -> Size:
 
 
 class Modes(NamedTuple):
-    """What termios(3) says of who types: `end_of_file` is the character that means it."""
+    """What termios(3) says of who types. `echo`: the kernel shows it, which it does not at a
+    password prompt, and where a program shows it by itself (editors, readline); `end_of_file`: the
+    character that means it, Ctrl-D unless it was changed."""
 
     echo: bool
     canonical: bool
@@ -135,7 +137,7 @@ def _told(verb: str) -> Iterator[None]:
 
 
 def control_key(character: str) -> bytes:
-    """What Ctrl and this types.
+    """What Ctrl and this types: `c` is 0x03, `[` Escape, `?` DEL.
 
     Raises:
         ConfigError: there is no such key.
@@ -145,5 +147,6 @@ def control_key(character: str) -> bytes:
         raise ConfigError(
             f"there is no key Ctrl and {show(character)}",
             why="expected a letter, or one of @[\\]^_?",
+            remedy="c interrupts, d ends the input, z stops, [ is Escape, m is Enter of a keyboard",
         )
     return bytes([ord(upper) ^ 0x40])

@@ -19,8 +19,6 @@ from tests.box import eventually
 from tests.cgroups import state
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ocisbx.pool.member import Member
     from tests.box import Box
     from tests.pool.conftest import Make

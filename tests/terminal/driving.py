@@ -10,14 +10,14 @@ from ocisbx import ExpectTimeout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ocisbx.terminal import Terminal
+    from ocisbx import Terminal
 
 PATIENCE_S = 20.0
 
 
-def until(terminal: Terminal, wanted: bytes) -> bytes:
+def until(terminal: Terminal, wanted: str) -> str:
     """All that is printed until `wanted` is among it; what comes after it stays."""
-    found = b""
+    found = ""
     deadline = time.monotonic() + PATIENCE_S
     while wanted not in found:
         try:

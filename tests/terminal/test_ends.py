@@ -63,7 +63,7 @@ def test_what_floods_does_not_keep_its_end_back(box: Box) -> None:
     with box.sandbox(grace_s=30).spawn(
         ["sh", "-c", "trap 'seq 100000; exit' TERM; yes & wait"]
     ) as terminal:
-        until(terminal, b"y")
+        until(terminal, "y")
     assert time.monotonic() - started < 20
     result = terminal.wait()
     assert result is not None
@@ -90,10 +90,10 @@ def test_an_output_limit_holds(box: Box) -> None:
 
 def test_a_container_that_is_killed_is_an_end(box: Box) -> None:
     with box.sandbox().spawn(["sh", "-c", "echo up; sleep 60"]) as terminal:
-        until(terminal, b"up\r\n")
-        pid = terminal._program._execution.init_pid  # type: ignore[attr-defined]
+        until(terminal, "up\r\n")
+        pid = terminal.raw._program._execution.init_pid  # type: ignore[attr-defined]
         os.kill(pid, signal.SIGKILL)
-        assert terminal.read(timeout_s=20) == b""
+        assert terminal.read(timeout_s=20) == ""
         result = terminal.wait(20)
     assert result is not None
     assert (result.termination, result.signal) == ("signaled", 9)
@@ -105,8 +105,8 @@ def test_reads_and_writes_tell_the_end_and_the_time(box: Box) -> None:
             terminal.read(1, timeout_s=0.1)
         assert terminal.read_some() is None
         terminal.sendline("x")
-        assert terminal.read(timeout_s=20) == b"x\r\n"
-        assert terminal.read() == terminal.read_some() == b""
+        assert terminal.read(timeout_s=20) == "x\r\n"
+        assert terminal.read() == terminal.read_some() == ""
         assert eventually(lambda: terminal.has_ended)
         with pytest.raises(ExpectEOF):
             terminal.send("y")
@@ -115,9 +115,9 @@ def test_reads_and_writes_tell_the_end_and_the_time(box: Box) -> None:
 def test_who_does_not_read_stops_who_types(box: Box) -> None:
     script = "import time, tty; tty.setraw(0); print('up', flush=True); time.sleep(60)"
     with box.sandbox(grace_s=0).spawn([PYTHON, "-I", "-S", "-c", script]) as terminal:
-        until(terminal, b"up")
-        with pytest.raises(ExpectTimeout, match="bytes were typed"):
-            terminal.send(b"x" * 1_000_000, timeout_s=0.5)
+        until(terminal, "up")
+        with pytest.raises(ExpectTimeout, match="does not read what is typed"):
+            terminal.send("x" * 1_000_000, timeout_s=0.5)
 
 
 def test_a_wrong_size_leaves_the_old_one(box: Box) -> None:
@@ -163,7 +163,7 @@ def test_a_forked_process_holds_none(box: Box) -> None:
             os._exit(0)
         try:
             terminal.sendeof()
-            assert terminal.read(timeout_s=20) == b""
+            assert terminal.read(timeout_s=20) == ""
             result = terminal.wait(20)
             assert result is not None
             assert result.exit_code == 0
@@ -217,20 +217,20 @@ def test_many_at_once_by_one_thread(box: Box) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def echoed(terminals: list[ocisbx.terminal.Terminal], turn: int) -> None:
+def echoed(terminals: list[ocisbx.Terminal], turn: int) -> None:
     """Type a line on each, and read it twice: as the terminal shows it, and as `cat` does."""
     poller = select.poll()
     missing = {}
     for number, terminal in enumerate(terminals):
         terminal.sendline(f"{turn} {number}")
         poller.register(terminal.fileno(), select.POLLIN)
-        missing[terminal.fileno()] = (terminal, f"{turn} {number}\r\n".encode() * 2)
+        missing[terminal.fileno()] = (terminal, f"{turn} {number}\r\n" * 2)
     while missing:
         came = poller.poll(20_000)
         assert came
         for descriptor, _ in came:
             terminal, wanted = missing.pop(descriptor)
-            said = terminal.read_some() or b""
+            said = terminal.read_some() or ""
             assert wanted.startswith(said)
             if said == wanted:
                 poller.unregister(descriptor)
@@ -244,26 +244,26 @@ def test_asyncio(box: Box) -> None:
         "workspace": str(box.workspace),
     }
 
-    async def one(sandbox: ocisbx.AsyncSandbox, word: str) -> bytes:
+    async def one(sandbox: ocisbx.AsyncSandbox, word: str) -> str:
         async with sandbox.spawn(["cat"], size=(2, 3)) as terminal:
             assert terminal.size == (2, 3)
             assert terminal.echo
             with pytest.raises(ExpectTimeout):
                 await terminal.read(1, timeout_s=0.05)
             await terminal.sendline(word)
-            said = await terminal.read(2 * len(word) + 4, timeout_s=20)
+            said: str = await terminal.read(2 * len(word) + 4, timeout_s=20)
             await terminal.sendeof()
-            assert await terminal.read() == b""
+            assert await terminal.read() == ""
             result = await terminal.wait(20)
         assert result is not None
         assert result.exit_code == 0
         return said
 
-    async def all_of_them() -> list[bytes]:
+    async def all_of_them() -> list[str]:
         async with ocisbx.AsyncSandbox(**fields) as sandbox:
             return await asyncio.gather(*(one(sandbox, f"w{n}") for n in range(5)))
 
-    assert asyncio.run(all_of_them()) == [f"w{n}\r\nw{n}\r\n".encode() for n in range(5)]
+    assert asyncio.run(all_of_them()) == [f"w{n}\r\nw{n}\r\n" for n in range(5)]
 
 
 def test_a_wait_of_asyncio_may_be_cancelled(box: Box) -> None:
@@ -281,7 +281,7 @@ def test_a_wait_of_asyncio_may_be_cancelled(box: Box) -> None:
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            assert not terminal.terminal.has_ended
+            assert not terminal.has_ended
             await terminal.close()
 
     asyncio.run(work())
@@ -297,11 +297,11 @@ def test_a_transcript_tells_no_secret(box: Box) -> None:
     path = box.base / "cast"
     script = "stty -echo; printf '? '; read a; stty echo; echo $((${#a})); read b; echo over"
     with box.sandbox().spawn(["sh", "-c", script], transcript=str(path)) as terminal:
-        until(terminal, b"? ")
+        until(terminal, "? ")
         terminal.sendline("first")
-        until(terminal, b"5\r\n")
+        until(terminal, "5\r\n")
         terminal.sendline("open")
-        assert terminal.read(timeout_s=20) == b"open\r\nover\r\n"
+        assert terminal.read(timeout_s=20) == "open\r\nover\r\n"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert lines[0]["version"] == 2
     assert [data for _, code, data in lines[1:] if code in "im"] == ["input was hidden", "open\n"]
@@ -312,8 +312,8 @@ def test_a_transcript_leaves_out_what_is_called_secret(box: Box) -> None:
     path = box.base / "cast"
     script = "stty raw -echo; printf up; head -c 6 >/dev/null"
     with box.sandbox().spawn(["sh", "-c", script], transcript=str(path)) as terminal:
-        until(terminal, b"up")
+        until(terminal, "up")
         assert not terminal.hides_input
         terminal.sendline("hide!", secret=True)
-        assert terminal.read(timeout_s=20) == b""
+        assert terminal.read(timeout_s=20) == ""
     assert "hide" not in path.read_text()

@@ -11,7 +11,7 @@ import pytest
 
 from ocisbx import TerminalError
 from ocisbx.spawned import spawn_plan
-from ocisbx.terminal import Terminal
+from ocisbx.terminal.terminal import ContainerTerminal
 from tests.sessions.conftest import CRUN
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_each_is_an_error_soon(box: Box, what: str, words: str) -> None:
     call = sandbox._call(["true"])._replace(holds_terminal=True, start_timeout_s=1.0)
     started = time.monotonic()
     with pytest.raises(TerminalError) as told:
-        Terminal(spawn_plan(plan, call)).wait()
+        ContainerTerminal(spawn_plan(plan, call)).finish()
     assert words in str(told.value)
     assert told.value.remedy
     assert time.monotonic() - started < 10
@@ -62,5 +62,5 @@ def test_a_long_path_needs_no_other_directory(box: Box, monkeypatch: pytest.Monk
     here = os.getcwd()
     with box.sandbox().spawn(["tty"]) as terminal:
         assert os.getcwd() == here
-        assert terminal.read(timeout_s=20) == b"/dev/pts/0\r\n"
+        assert terminal.read(timeout_s=20) == "/dev/pts/0\r\n"
     assert list((long / "ocisbx" / "bundles").iterdir()) == []

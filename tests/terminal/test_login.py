@@ -25,7 +25,7 @@ print({os.readlink(f"/proc/self/fd/{fd}") for fd in (0, 1, 2)} == {os.readlink("
 
 def test_it_is_the_payloads_controlling_terminal(box: Box) -> None:
     with box.sandbox().spawn([PYTHON, "-I", "-S", "-c", FACTS], size=(33, 101)) as terminal:
-        told = terminal.read(timeout_s=20).decode().splitlines()
+        told = terminal.read(timeout_s=20).splitlines()
         result = terminal.wait()
     assert result is not None
     assert (result.exit_code, result.stderr) == (0, b"")
@@ -43,28 +43,28 @@ def test_tty_names_it(box: Box) -> None:
     with box.sandbox().spawn(["tty"]) as terminal:
         said = terminal.read(timeout_s=20)
     named = box.lacks("tty(1) names the terminal") is None
-    assert said == (b"/dev/pts/0\r\n" if named else b"not a tty\r\n")
+    assert said == ("/dev/pts/0\r\n" if named else "not a tty\r\n")
 
 
 def test_job_control(box: Box) -> None:
     with box.sandbox().spawn(["sh", "-i"]) as terminal:
-        until(terminal, b"# ")
+        until(terminal, "# ")
         terminal.sendline("sleep 60; echo ended $?")
-        until(terminal, b"\n")
+        until(terminal, "\n")
         time.sleep(0.3)
         terminal.sendcontrol("c")
-        until(terminal, b"# ")
+        until(terminal, "# ")
         terminal.sendline("sleep 61")
-        until(terminal, b"\n")
+        until(terminal, "\n")
         time.sleep(0.3)
         terminal.sendcontrol("z")
-        assert b"Stopped" in until(terminal, b"# ")
+        assert "Stopped" in until(terminal, "# ")
         terminal.sendline("bg")
-        until(terminal, b"# ")
+        until(terminal, "# ")
         terminal.sendline("jobs")
-        assert b"Running" in until(terminal, b"# ")
+        assert "Running" in until(terminal, "# ")
         terminal.sendline("kill %1; wait %1; exec 2>/dev/null; exit 5")
-        until(terminal, b"exit 5\r\n")
+        until(terminal, "exit 5\r\n")
         result = terminal.wait(20)
     assert result is not None
     assert result.exit_code == 5
@@ -74,8 +74,8 @@ def test_what_reads_in_the_background_is_stopped(box: Box) -> None:
     script = "set -m; cat & sleep 0.5; jobs -l; kill -KILL $!; wait; echo over"
     with box.sandbox().spawn(["sh", "-c", script]) as terminal:
         said = terminal.read(timeout_s=20)
-    assert b"tty input" in said
-    assert said.endswith(b"over\r\n")
+    assert "tty input" in said
+    assert said.endswith("over\r\n")
 
 
 def test_keys_signal_the_foreground(box: Box) -> None:
@@ -83,10 +83,10 @@ def test_keys_signal_the_foreground(box: Box) -> None:
     with box.sandbox().spawn(
         ["sh", "-c", f"{traps}; echo up; while :; do sleep 0.05; done"]
     ) as terminal:
-        until(terminal, b"up")
-        for key, name in (("c", b"INT"), ("\\", b"QUIT")):
+        until(terminal, "up")
+        for key, name in (("c", "INT"), ("\\", "QUIT")):
             terminal.sendcontrol(key)
-            until(terminal, b"got " + name)
+            until(terminal, "got " + name)
         terminal.signal(signal.SIGKILL)
         result = terminal.wait(20)
     assert result is not None
@@ -97,25 +97,25 @@ def test_the_end_of_a_file_is_typed(box: Box) -> None:
     with box.sandbox().spawn(["sh", "-c", "cat; echo over"]) as terminal:
         terminal.sendline("line")
         terminal.sendeof()
-        assert terminal.read(timeout_s=20) == b"line\r\nline\r\nover\r\n"
+        assert terminal.read(timeout_s=20) == "line\r\nline\r\nover\r\n"
 
 
 def test_a_resize_is_told(box: Box) -> None:
     script = "trap 'stty size' WINCH; echo up; while :; do sleep 0.05; done"
     with box.sandbox().spawn(["sh", "-c", script]) as terminal:
-        until(terminal, b"up\r\n")
+        until(terminal, "up\r\n")
         terminal.resize(11, 222)
-        until(terminal, b"11 222\r\n")
+        until(terminal, "11 222\r\n")
         assert terminal.size == (11, 222)
 
 
 def test_a_password_prompt_is_seen(box: Box) -> None:
     script = "stty -echo; printf 'Password: '; read p; stty echo; echo; echo $p; read x"
     with box.sandbox().spawn(["sh", "-c", script]) as terminal:
-        until(terminal, b"Password: ")
+        until(terminal, "Password: ")
         assert (terminal.echo, terminal.hides_input) == (False, True)
         terminal.sendline("s3cret")
-        assert until(terminal, b"s3cret\r\n") == b"\r\ns3cret\r\n"
+        assert until(terminal, "s3cret\r\n") == "\r\ns3cret\r\n"
         assert (terminal.echo, terminal.hides_input) == (True, False)
 
 
@@ -125,8 +125,8 @@ def test_raw_mode_passes_every_byte(box: Box) -> None:
         "while len(data) < 256: data += os.read(0, 256)\n"
         "os.write(1, data)"
     )
-    with box.sandbox().spawn([PYTHON, "-I", "-S", "-c", script]) as terminal:
-        until(terminal, b"up")
+    with box.sandbox().spawn([PYTHON, "-I", "-S", "-c", script], encoding=None) as terminal:
+        terminal.expect(b"up")
         assert not terminal.modes().canonical
         terminal.send(bytes(range(256)))
         assert terminal.read(256, timeout_s=20) == bytes(range(256))
@@ -138,9 +138,9 @@ def test_a_program_may_close_it_and_open_it_anew(box: Box) -> None:
         "exec <&- >&- 2>&-; sleep 0.3; exec </dev/tty >/dev/tty 2>&1; echo back; read x; echo $x"
     )
     with box.sandbox().spawn(["sh", "-c", script]) as terminal:
-        until(terminal, b"back\r\n")
+        until(terminal, "back\r\n")
         terminal.sendline("again")
-        assert terminal.read(timeout_s=20) == b"again\r\nagain\r\n"
+        assert terminal.read(timeout_s=20) == "again\r\nagain\r\n"
 
 
 def test_flow_control_holds_a_flood_back(box: Box) -> None:
@@ -148,7 +148,7 @@ def test_flow_control_holds_a_flood_back(box: Box) -> None:
         time.sleep(0.5)
         assert not terminal.has_ended
         said = terminal.read(timeout_s=60)
-    assert said == b"y\r\n" * 1_500_000 + b"\r\nover\r\n"
+    assert said == "y\r\n" * 1_500_000 + "\r\nover\r\n"
 
 
 def test_all_that_was_printed_is_there_after_the_end(box: Box) -> None:
@@ -157,7 +157,7 @@ def test_all_that_was_printed_is_there_after_the_end(box: Box) -> None:
             result = terminal.wait(20)
             said = terminal.read()
         assert result is not None
-        assert said.split() == [str(n).encode() for n in range(1, 101)]
+        assert said.split() == [str(n) for n in range(1, 101)]
         assert result.stdout_bytes == len(said)
 
 

@@ -1,0 +1,149 @@
+"""Terminal: a program in a container on a terminal of its own, driven as by a person; with its
+twin for asyncio. What a descriptor can do is Expect's; here is the program's end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Self
+
+from ocisbx.expect.expecting import AsyncExpect, Expect, _Face
+from ocisbx.expect.waiting import is_over, left, turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from ocisbx.result import RunResult
+    from ocisbx.terminal.terminal import ContainerTerminal
+
+# How often a task that waits for the end reads what is printed, so that a full terminal does not
+# hold the program back.
+READ_S = 0.05
+
+
+class _Held(_Face):
+    """What both twins share: the container."""
+
+    raw: ContainerTerminal
+
+    @property
+    def id(self) -> str:
+        """The container's."""
+        return self.raw.id
+
+    @property
+    def pid(self) -> int:
+        """The program's pid as it sees it itself (`$$` of a shell); 0: it never ran."""
+        return self.raw.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the program has: what it printed may still be there to be read."""
+        return self.raw.has_ended
+
+
+class Terminal(_Held, Expect):
+    """A program and its terminal; use it as a context, whose exit ends what still runs.
+
+    One thread reads and types at a time. What nobody reads stays in the terminal, and holds the
+    program back when that is full. For many terminals in one thread: poll their `fileno()` and
+    call `read_some`.
+    """
+
+    def __init__(self, raw: ContainerTerminal, *, encoding: str | None = "utf-8") -> None:
+        """Without `encoding` all is bytes."""
+        self.raw = raw
+        super().__init__(raw, encoding=encoding)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def wait(self, timeout_s: float | None = None) -> RunResult | None:
+        """Wait for the end; None when `timeout_s` passed first. What is printed meanwhile can be
+        read and looked for afterwards, the last 64 MiB of it.
+
+        Raises:
+            OcisbxError: ocisbx or the runtime failed.
+        """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.raw.is_over:
+            if is_over(until):
+                return None
+            self.spawn.absorb(turn(until))
+        if not self.raw.wait(left(until)):
+            return None
+        while self.spawn.absorb():
+            pass
+        return self.raw.finish()
+
+    def close(self) -> None:
+        """End the program if it still runs (SIGTERM, the grace, SIGKILL); idempotent. What was not
+        read by then is lost. Raises OcisbxError: ocisbx or the runtime failed."""
+        self.raw.close()
+
+
+class AsyncTerminal(_Held, AsyncExpect):
+    """Terminal for asyncio: it is awaited, or used as an async context whose exit ends what runs.
+
+    The event loop's own reader waits, no thread does. One task looks for something at a time.
+    """
+
+    def __init__(
+        self, begin: Callable[[], ContainerTerminal], *, encoding: str | None = "utf-8"
+    ) -> None:
+        """`begin` starts the program, in a thread."""
+        self._begin = begin
+        self._encoding = encoding
+
+    def __await__(self) -> Generator[None, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        beginning = asyncio.ensure_future(asyncio.to_thread(self._begin))
+        try:
+            self.raw = await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            # Once begun, nobody else would end its container.
+            self.raw = await beginning
+            await self.close()
+            raise
+        super().__init__(self.raw, encoding=self._encoding)
+        self._ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            # A loop that was closed meanwhile has nobody left to wake.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._ended.set)
+
+        self.raw.then(wake)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def wait(self, timeout_s: float | None = None) -> RunResult | None:
+        """As Terminal.wait; other tasks may look for something meanwhile, and one that is
+        cancelled leaves the program running."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._ended.is_set():
+            if is_over(until):
+                return None
+            if self.spawn.absorb():
+                await asyncio.sleep(0)
+                continue
+            pause_s = min(READ_S, turn(until))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), pause_s)
+        while self.spawn.absorb():
+            await asyncio.sleep(0)
+        # Taking the container away takes a while.
+        return await asyncio.shield(asyncio.to_thread(self.raw.finish))
+
+    async def close(self) -> None:
+        """As Terminal.close."""
+        await asyncio.shield(asyncio.to_thread(self.raw.close))
