@@ -33,6 +33,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "rm": ("containers", "remove containers in the background that have ended"),
     "session": ("session", "start, use, list and end containers that take many commands"),
     "expect": ("expect", "drive a program on a terminal by a script"),
+    "transcript": ("transcript", "show what stood on a terminal, and was typed, as text"),
     "pool": ("pool", "keep containers ready for `run --pool`"),
     "bundle": ("bundle", "make, check, run, rerun and compare bundles"),
     "inspect": ("inspect", "show a container's or a bundle's config.json, owner and runtime"),

@@ -54,10 +54,13 @@ class Canvas:
 
     def __init__(self, rows: int, columns: int) -> None:
         self._size = (rows, columns)
-        self._screen = pyte.Screen(columns, rows)
+        self._screen = self._make(rows, columns)
         self._stream = pyte.ByteStream(self._screen)
         self.fed_bytes = 0
         """How much of the program's output is drawn, or was lost before it could be."""
+
+    def _make(self, rows: int, columns: int) -> pyte.Screen:
+        return pyte.Screen(columns, rows)
 
     def resize(self, rows: int, columns: int) -> None:
         """A new size, as the terminal has it."""
@@ -87,10 +90,10 @@ class Canvas:
         return View(
             rows=screen.lines,
             columns=screen.columns,
-            lines=tuple(_inert(line).rstrip(" ") for line in screen.display),
+            lines=tuple(inert(line).rstrip(" ") for line in screen.display),
             cursor=(screen.cursor.y, min(screen.cursor.x, screen.columns - 1)),
             cursor_visible=not screen.cursor.hidden,
-            title=_inert(screen.title),
+            title=inert(screen.title),
             runs=tuple(self._runs(row) for row in range(screen.lines)) if colours else (),
         )
 
@@ -98,7 +101,7 @@ class Canvas:
         line = self._screen.buffer[row]
         cells = [line[column] for column in range(self._screen.columns)]
         return tuple(
-            Run("".join(_inert(cell.data) for cell in group), *look)
+            Run("".join(inert(cell.data) for cell in group), *look)
             for look, group in groupby(cells, _look)
         )
 
@@ -107,7 +110,8 @@ def _look(cell: Any) -> tuple[str, str, bool, bool, bool, bool]:  # noqa: ANN401
     return (cell.fg, cell.bg, cell.bold, cell.italics, cell.underscore, cell.reverse)
 
 
-def _inert(text: str) -> str:
+def inert(text: str) -> str:
+    """The text, in which nothing steers a terminal."""
     return "".join(c if c.isprintable() else REPLACEMENT for c in text)
 
 

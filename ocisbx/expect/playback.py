@@ -1,0 +1,153 @@
+"""A transcript as plain text: what a person could have read, from top to bottom."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyte
+
+from ocisbx.errors import ConfigError
+from ocisbx.expect.screen import Canvas, inert
+from ocisbx.terminal.device import check_size
+from ocisbx.terminal.transcript import HIDDEN
+from ocisbx.values import show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+# ED (ECMA-48): of the whole screen, and with it of what has scrolled off.
+WHOLE_SCREEN = (2, 3)
+# The end of the year 9999.
+LAST_S = 253_402_300_799
+
+
+class Typed(NamedTuple):
+    """What was typed at once; None: it was hidden."""
+
+    at_s: float
+    text: str | None
+
+
+class Playback(NamedTuple):
+    """A transcript, played to its end."""
+
+    rows: int
+    columns: int
+    started_at_s: int | None
+    """Seconds since 1970."""
+    duration_s: float
+    text: str
+    """Every line that scrolled away or was wiped off, and what stood there at the end."""
+    typed: tuple[Typed, ...]
+
+
+class _Scroll(pyte.Screen):
+    """A screen whose lines are kept when they leave it."""
+
+    def __init__(self, columns: int, rows: int, keep: Callable[[list[str]], None]) -> None:
+        self._keep = keep
+        super().__init__(columns, rows)
+
+    def index(self) -> None:
+        """The cursor goes down; at the bottom everything goes up."""
+        top, bottom = self.margins or (0, self.lines - 1)
+        if top == 0 and self.cursor.y == bottom:
+            # Of `display` each line is drawn; a wide character's second cell is empty.
+            cells = self.buffer[0]
+            self._keep(["".join(cells[column].data for column in range(self.columns))])
+        super().index()
+
+    def erase_in_display(self, how: int = 0, *others: Any, **more: Any) -> None:  # noqa: ANN401 -- as pyte's
+        """Of a screen that is wiped a person has read what stood there."""
+        if how in WHOLE_SCREEN:
+            self._keep(trimmed(self.display))
+        super().erase_in_display(how, *others, **more)
+
+
+class _Paper(Canvas):
+    def __init__(self, rows: int, columns: int) -> None:
+        self.lines: list[str] = []
+        super().__init__(rows, columns)
+
+    def _make(self, rows: int, columns: int) -> pyte.Screen:
+        return _Scroll(columns, rows, self._keep)
+
+    def _keep(self, lines: list[str]) -> None:
+        self.lines += [inert(line).rstrip(" ") for line in lines]
+
+    def text(self) -> str:
+        lines = [*self.lines, *trimmed(self.view().lines)]
+        return "".join(f"{line}\n" for line in lines)
+
+
+def trimmed(lines: Iterable[str]) -> list[str]:
+    """Without the empty ones at the end."""
+    found = [line.rstrip(" ") for line in lines]
+    while found and not found[-1]:
+        found.pop()
+    return found
+
+
+def play(lines: Iterable[bytes], name: str) -> Playback:
+    """Read an asciicast v2 line by line. The last line may be cut: its writer was killed.
+
+    Raises:
+        ConfigError: it is none; `name` and the line are told.
+    """
+    numbered = enumerate(lines, start=1)
+    header = _header(next(numbered, (1, b""))[1], name)
+    paper = _Paper(header["height"], header["width"])
+    typed: list[Typed] = []
+    at_s = 0.0
+    for number, line in numbered:
+        if not line.endswith(b"\n"):
+            break
+        at_s, code, data = _event(line, f"{name}:{number}")
+        if code == "o":
+            paper.feed(data.encode(errors="replace"))
+        elif code == "i":
+            typed.append(Typed(at_s, data))
+        elif code == "m" and data == HIDDEN:
+            typed.append(Typed(at_s, None))
+        elif code == "r":
+            paper.resize(*_size(data, f"{name}:{number}"))
+    # asciicast v2: "Unix timestamp of the beginning", an integer.
+    began = header.get("timestamp")
+    return Playback(
+        rows=header["height"],
+        columns=header["width"],
+        started_at_s=began if isinstance(began, int) and 0 <= began <= LAST_S else None,
+        duration_s=at_s,
+        text=paper.text(),
+        typed=tuple(typed),
+    )
+
+
+def _header(line: bytes, name: str) -> dict[str, Any]:
+    found = _json(line, f"{name}:1")
+    if not isinstance(found, dict) or found.get("version") != 2:
+        raise ConfigError(f"{name} is no transcript", why="expected an asciicast of version 2")
+    check_size(found.get("height"), found.get("width"))
+    return found
+
+
+def _event(line: bytes, place: str) -> tuple[float, str, str]:
+    match _json(line, place):
+        case [int() | float() as at_s, str() as code, str() as data] if 0 <= at_s <= LAST_S:
+            return float(at_s), code, data
+    raise ConfigError(f"{place}: not an event", why="expected [SECONDS, CODE, TEXT]")
+
+
+def _size(text: str, place: str) -> tuple[int, int]:
+    columns, _, rows = text.partition("x")
+    if not (columns.isdecimal() and rows.isdecimal()):
+        raise ConfigError(f"{place}: {show(text)} is no size", why="expected COLUMNSxROWS")
+    return check_size(int(rows), int(columns))
+
+
+def _json(line: bytes, place: str) -> Any:  # noqa: ANN401 -- whatever stands there
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{place}: not JSON", why=str(error)) from None
