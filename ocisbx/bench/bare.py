@@ -46,33 +46,38 @@ def prepared(job: Job) -> Iterator[list[str]]:
         ensure(path)
     with contextlib.ExitStack() as stack:
         stack.enter_context(hold(plan.placeholders))
-        lanes = [stack.enter_context(_lane(plan, job, number)) for number in range(job.lanes)]
+        payload = payload_of(job)
+        lanes = [
+            stack.enter_context(lane(plan, job.scratch, f"bare-{os.getpid()}-{number}", payload))
+            for number in range(job.lanes)
+        ]
         with open(f"{job.scratch}/{LANES_FILE}", "w", encoding="utf-8") as file:
             json.dump(lanes, file)
         yield [] if plan.cell == "none" else [cell_path(), *CELL_ARGS[plan.cell], "--"]
 
 
 @contextlib.contextmanager
-def _lane(plan: Plan, job: Job, number: int) -> Iterator[list[str]]:
-    """The command line of one call: a bundle, and a cgroup with the limits where ocisbx makes one,
-    of this lane's own."""
-    name = f"bare-{os.getpid()}-{number}"
+def lane(
+    plan: Plan, scratch: str, name: str, payload: Sequence[str], console: str | None = None
+) -> Iterator[list[str]]:
+    """The command line of one call, with ID for the container's: a bundle, and a cgroup with the
+    limits where ocisbx makes one, of this lane's own. `console`: the socket for its terminal."""
     quirks = find_quirks(plan.runtime.name, plan.runtime.version)
     box = None if plan.cgroup is None else box_for(plan.cgroup, name)
-    bundle = BundleDirectory(f"{job.scratch}/bundles/{name}")
+    bundle = BundleDirectory(f"{scratch}/bundles/{name}")
     bundle.create(0o700)
     bundle.link(shared_covers() if plan.covers else {})
     text = plan.template.fill(
         root=bundle.make_root(plan),
-        argv=payload_of(job),
+        argv=payload,
         environment=plan.payload_environment(os.environ),
         cgroup=f"/ocisbx-{name}" if box is None else box.inner,
     )
     bundle.configure(json.dumps(without_init(json.loads(text), bundle.path)))
     client = RuntimeClient(
-        plan.runtime.path, quirks, f"{job.scratch}/state", bundle.log, args=plan.runtime_args
+        plan.runtime.path, quirks, f"{scratch}/state", bundle.log, args=plan.runtime_args
     )
-    argv = client.run_args(ID, bundle.path, socket=False)
+    argv = client.run_args(ID, bundle.path, socket=False, console=console)
     if box is None:
         yield argv
         return

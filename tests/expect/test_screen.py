@@ -50,7 +50,7 @@ def test_a_full_screen_program_is_driven_by_what_stands_there() -> None:
         assert terminal.screen().runs == ()
         terminal.send("\x1bOB\x1bOB")
         terminal.spawn.terminal.resize(10, 40)
-        terminal.expect_screen("menu 40x10", WAIT_S)
+        terminal.expect_screen(r"(?ms)menu 40x10.*^q: quit$", WAIT_S)
         assert terminal.screen_match is not None
         assert terminal.screen().lines[9] == "q: quit"
         terminal.send("q")
