@@ -71,7 +71,9 @@ class Intake(_SpawnBase):
         self.name = f"<terminal {self.child_fd}>"
         self.max_before = MAX_BEFORE
         self.before_truncated = False
-        """Whether the beginning of `before` was dropped since the last match."""
+        """Whether `before` lacks its beginning."""
+        self.dropped = False
+        """Whether what came since the last match does."""
         self.tail: deque[bytes] = deque()
         """The last output as it came, of at most about MAX_TAIL_BYTES."""
         self._tail_bytes = 0
@@ -203,6 +205,7 @@ class Intake(_SpawnBase):
     def take(self, count: int) -> Any:  # noqa: ANN401 -- bytes or str
         """The first `count` characters since the last match, which are then behind it."""
         text = self.unread_text
+        self.dropped = False
         self._before = self.buffer_type()
         self._before.write(text[count:])
         self.replace_window(text[count:])
@@ -224,7 +227,7 @@ class Intake(_SpawnBase):
         text = self.unread_text[-kept:]
         self._before = self.buffer_type()
         self._before.write(text)
-        self.before_truncated = True
+        self.dropped = True
 
     def replace_window(self, window: Any) -> None:  # noqa: ANN401 -- bytes or str
         """What is searched: an end of what came since the last match."""

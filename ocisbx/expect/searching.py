@@ -93,6 +93,8 @@ class BoundedExpecter(_Expecter):
         elif self.searcher.start == len(window):
             # pexpect's slice [0:-0] is empty: nothing stood behind the match, so all is before it.
             spawn.before = unread.getvalue()
+        if index is not None:
+            spawn.before_truncated, spawn.dropped = spawn.dropped, False
         return index
 
     def _cut(self, window: Any) -> None:  # noqa: ANN401 -- str or bytes
@@ -143,6 +145,17 @@ class BoundedExpecter(_Expecter):
         except BaseException as error:  # noqa: BLE001 -- as above
             return self._over(error)
         return index
+
+    def eof(self, err: object = None) -> int:
+        """As pexpect's."""
+        spawn = self.spawn
+        spawn.before_truncated, spawn.dropped = spawn.dropped, False
+        return super().eof(err)
+
+    def timeout(self, err: object = None) -> int:
+        """As pexpect's."""
+        self.spawn.before_truncated = self.spawn.dropped
+        return super().timeout(err)
 
     def _over(self, error: BaseException) -> int:
         """The index of the end or of the time, where one of the patterns is that."""

@@ -101,7 +101,6 @@ class Spawn(Intake):
         window: int | None,
         in_loop: bool,  # noqa: FBT001 -- pexpect's parameter
     ) -> int | Coroutine[Any, Any, int]:
-        self.before_truncated = False
         expecter = BoundedExpecter(self, searcher, window)
         limit = self.timeout if timeout == -1 else timeout
         return expecter.expect_async(limit) if in_loop else expecter.expect_loop(limit)

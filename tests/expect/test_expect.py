@@ -169,9 +169,8 @@ def test_what_is_typed_and_read_at_once_does_not_lock() -> None:
 def test_a_program_that_does_not_read_is_an_error_in_time() -> None:
     with driven("sh", "-c", "stty raw -echo; echo up; sleep 60") as terminal:
         terminal.expect("up", WAIT_S)
-        terminal.spawn.timeout = 0.5
         with pytest.raises(TerminalError) as raised:
-            terminal.send("x" * 1_000_000)
+            terminal.send("x" * 1_000_000, timeout_s=0.5)
         assert raised.value.what == "the program does not read what is typed"
 
 
@@ -186,6 +185,19 @@ def test_a_flood_is_passed_in_bounded_memory() -> None:
         assert terminal.before.endswith("y\r\ny\r\n")
         assert terminal.spawn.before_truncated
         assert sum(map(len, terminal.spawn.tail)) < 2 << 20
+
+
+def test_what_was_dropped_before_it_was_looked_for_is_told() -> None:
+    with driven("sh", "-c", "seq 400000; echo END; echo more; echo END; sleep 60") as terminal:
+        terminal.spawn.max_before = 1 << 20
+        while not terminal.buffer.endswith("more\r\nEND\r\n"):
+            assert terminal.spawn.absorb(WAIT_S)
+        with pytest.raises(ExpectTimeout):
+            terminal.expect("never", 0)
+        assert terminal.spawn.before_truncated
+        for truncated in (True, False):
+            assert terminal.expect("END", WAIT_S) == 0
+            assert terminal.spawn.before_truncated is truncated
 
 
 def test_all_of_before_is_there_when_the_window_was_cut() -> None:
