@@ -29,6 +29,7 @@ from tests.pool.test_workspaces import (
     pool,
     text,
 )
+from tests.security.steps import programs_of
 from tests.trees import repository, tree
 
 if TYPE_CHECKING:
@@ -135,6 +136,31 @@ def test_a_link_where_something_is_protected(box: Box, pool: ocisbx.Pool, name: 
             member.mount(given)
     assert tree(secret) == {"hooks": None}
     assert text(pool, "true", ours) == ""
+
+
+@one_of_them
+def test_without_the_cells_look_at_links_they_would_be_followed(box: Box, make: Make) -> None:
+    """What the test above is about is the kernel's doing, and nothing before it."""
+    taken = (".resolve = resolve | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,", ".resolve = 0,")
+    ours, secret = directory(box, "ours"), directory(box, "secret")
+    repository(ours)
+    (secret / "hooks").mkdir()
+    with programs_of(box.base / "programs", ("cell_workspace.c", *taken)):
+        with between(make(1, workspace="per-call"), ours) as (member, given):
+            (ours / ".git/hooks").rename(ours / "spare")
+            (ours / ".git/hooks").symlink_to(secret)
+            assert member.mount(given)
+
+
+@one_of_them
+def test_without_read_only_layers_what_is_protected_would_be_written(box: Box, make: Make) -> None:
+    taken = ("writable ? 0 : MOUNT_ATTR_RDONLY,", "0,")
+    ours = directory(box, "ours")
+    repository(ours)
+    write = "echo evil >.git/hooks/pre-commit && echo written; true"
+    assert text(make(1, workspace="per-call"), write, ours) == ""
+    with programs_of(box.base / "programs", ("cell_workspace.c", *taken)):
+        assert text(make(1, workspace="per-call"), write, ours) == "written\n"
 
 
 @one_of_them

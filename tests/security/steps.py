@@ -21,6 +21,7 @@ from tools import build_init
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from tests.security.scene import Scene
 
@@ -34,27 +35,31 @@ def _patched() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
+@contextlib.contextmanager
+def programs_of(sources: Path, *edits: tuple[str, str, str]) -> Iterator[None]:
+    """The init and the cell, built from sources in which `old` is `new` ((file, old, new), ...)."""
+    shutil.copytree(build_init.SOURCE_DIR, sources, ignore=shutil.ignore_patterns("bin"))
+    for name, old, new in edits:
+        text = (sources / name).read_text()
+        assert text.count(old) == 1, f"{name} has no single {old!r}"
+        (sources / name).write_text(text.replace(old, new))
+    build_init.build(sources, sources / "bin", os.uname().machine)
+    view.init_bytes.cache_clear()
+    with _patched() as patch:
+        patch.setattr(programs, "_BIN_DIR", str(sources / "bin"))
+        try:
+            yield
+        finally:
+            view.init_bytes.cache_clear()
+
+
 def changed_programs(
     *edits: tuple[str, str, str],
 ) -> Callable[[Scene], AbstractContextManager[None]]:
-    """The init and the cell, built from sources in which `old` is `new` ((file, old, new), ...)."""
+    """`programs_of` in a scene."""
 
-    @contextlib.contextmanager
-    def step(scene: Scene) -> Iterator[None]:
-        sources = scene.box.base / "programs"
-        shutil.copytree(build_init.SOURCE_DIR, sources, ignore=shutil.ignore_patterns("bin"))
-        for name, old, new in edits:
-            text = (sources / name).read_text()
-            assert text.count(old) == 1, f"{name} has no single {old!r}"
-            (sources / name).write_text(text.replace(old, new))
-        build_init.build(sources, sources / "bin", os.uname().machine)
-        view.init_bytes.cache_clear()
-        with _patched() as patch:
-            patch.setattr(programs, "_BIN_DIR", str(sources / "bin"))
-            try:
-                yield
-            finally:
-                view.init_bytes.cache_clear()
+    def step(scene: Scene) -> AbstractContextManager[None]:
+        return programs_of(scene.box.base / "programs", *edits)
 
     return step
 
