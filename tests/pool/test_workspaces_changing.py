@@ -145,11 +145,13 @@ def test_without_the_cells_look_at_links_they_would_be_followed(box: Box, make: 
     ours, secret = directory(box, "ours"), directory(box, "secret")
     repository(ours)
     (secret / "hooks").mkdir()
-    with programs_of(box.base / "programs", ("cell_workspace.c", *taken)):
-        with between(make(1, workspace="per-call"), ours) as (member, given):
-            (ours / ".git/hooks").rename(ours / "spare")
-            (ours / ".git/hooks").symlink_to(secret)
-            assert member.mount(given)
+    with (
+        programs_of(box.base / "programs", ("cell_workspace.c", *taken)),
+        between(make(1, workspace="per-call"), ours) as (member, given),
+    ):
+        (ours / ".git/hooks").rename(ours / "spare")
+        (ours / ".git/hooks").symlink_to(secret)
+        assert member.mount(given)
 
 
 @one_of_them

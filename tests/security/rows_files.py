@@ -228,7 +228,9 @@ DESCRIPTORS = (
         47,
         "a runtime gets an environment that we made",
         "ours at the start",
-        lambda seen: set(seen["runtime_environment"]) <= {"PATH", "LC_ALL"},
+        lambda seen: (
+            set(seen["runtime_environment"]) <= {"PATH", "LC_ALL", "_LIBCONTAINER_STATEDIR"}
+        ),
         ("the caller's environment for the runtime", "LISTEN_FDS"),
         side="host",
     ),
