@@ -67,7 +67,7 @@ def titles(box: Box) -> set[str]:
     return {"posix_spawn", bare_title(box), "ocisbx cold"}
 
 
-@on(2)
+@on(1)
 @pytest.mark.slow
 @pytest.mark.timeout(BENCH_S)
 def test_every_part_on_the_runtime_of_the_box(box: Box) -> None:
