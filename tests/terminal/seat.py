@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import shlex
 import struct
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.terminal.driving import PATIENCE_S
 
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
 
     from tests.box import Box
 
@@ -25,14 +27,22 @@ if TYPE_CHECKING:
 class Seat:
     """`typed` and `shown` are those of the person."""
 
-    def __init__(self, box: Box, *arguments: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        box: Box,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        carrier: Callable[[str], list[str]] | None = None,
+    ) -> None:
+        """`carrier`: the program whose terminal it is in truth, made of the command line."""
         self.controller_fd, self.terminal_fd = pty.openpty()
         self.resize(30, 90)
         self.modes = termios.tcgetattr(self.terminal_fd)
         self.shown = b""
         environment = {**os.environ, **box.environment, "TERM": "vt220", **(env or {})}
+        argv = [sys.executable, "-P", "-m", "ocisbx", *arguments]
         self.process = subprocess.Popen(
-            [*DEFAULT_SIGNALS, sys.executable, "-P", "-m", "ocisbx", *arguments],
+            [*DEFAULT_SIGNALS, *(argv if carrier is None else carrier(shlex.join(argv)))],
             stdin=self.terminal_fd,
             stdout=self.terminal_fd,
             stderr=self.terminal_fd,
