@@ -45,6 +45,8 @@ class Quirks(NamedTuple):
     systemd_flag: str | None = "--systemd-cgroup"
     # What it keeps in its --root for the next container, with the modes: (name, mode).
     kept_state: tuple[tuple[str, int], ...] = ()
+    # Starts newuidmap(1) also for a single id, and finds it by the PATH.
+    needs_path: bool = False
     # Looks for a relative `source` of a mount where it was started, and not in the bundle
     # (config.md, "Mounts"): it is started there.
     starts_in_bundle: bool = False
@@ -193,6 +195,8 @@ TABLE: tuple[Quirks, ...] = (
         since=(0,),
         # No --pass-fd: its own stdio is the payload's, and its exit status the payload's.
         socket_args=None,
+        needs_path=True,
+        pids_floor=120,  # 99 threads on ptrace; with fewer it hangs
         global_args=("--ignore-cgroups",),
         features=False,
         # It always sets it (runsc/specutils: "noNewPrivileges ... assumed to always be set").
@@ -205,7 +209,6 @@ TABLE: tuple[Quirks, ...] = (
 AUTO_ORDER: tuple[str, ...] = ("crun", "runc", "youki")
 # A kernel of the payload's own before the host's.
 STRONGEST_ORDER: tuple[str, ...] = ("runsc", *AUTO_ORDER)
-
 KNOWN_NAMES: tuple[str, ...] = STRONGEST_ORDER
 
 # First line of `--version`: "runc version 1.1.5+ds1", "crun version 1.8.1", "youki version 0.7.0",
@@ -262,8 +265,7 @@ LACKS: tuple[Lack, ...] = (
     ),
     Lack(
         "youki", (), "a missing working directory is made",
-        "failed to chdir: ENOENT: No such file or directory",
-        "refused, in the runtime's words",
+        "failed to chdir: ENOENT: No such file or directory", "refused, in the runtime's words",
     ),
     Lack(
         "youki", (), "a bundle is rerun by hand from a path with a newline",
@@ -346,7 +348,7 @@ LACKS: tuple[Lack, ...] = (
         "runsc", (20240101,), "the payload's end is reported by the init",
         "flag provided but not defined: -pass-fd",
         "exit codes as the runtime tells them: above 128 they count as signals, 126 and 127 as the "
-        "payload's own; no usage but wall_s; its own messages stand in the payload's stderr",
+        "payload's own; usage has the start in it; its own messages are in the payload's stderr",
     ),
     Lack(
         "runsc", (20240101,), "a terminal is the payload's",

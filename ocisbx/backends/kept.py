@@ -18,6 +18,7 @@ from ocisbx.bundle.kept import SANDBOX_FILE, STATE_DIRECTORY, read_config, write
 from ocisbx.bundle.owner import read_owner, read_regular
 from ocisbx.bundle.view import INIT_NODE
 from ocisbx.cgroup.files import cgroup_files, controllers_of
+from ocisbx.command import ENVIRONMENT
 from ocisbx.config import SandboxConfig
 from ocisbx.container.merge import command_policy, merge_preset
 from ocisbx.container.paths import is_below
@@ -324,6 +325,8 @@ def rerun_command(given: str) -> list[str]:
         words = [*_bus_words(), *(() if quirks.systemd_flag else _scope_words(limits)), *words]
     if quirks.starts_in_bundle:
         words = ["env", f"--chdir={path}", *words]
+    if quirks.needs_path:
+        words = ["env", f"PATH={ENVIRONMENT['PATH']}", *words]
     return [
         *words,
         owner.runtime_path,

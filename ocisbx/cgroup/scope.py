@@ -30,6 +30,11 @@ MANAGER = (
     "/org/freedesktop/systemd1",
     "org.freedesktop.systemd1.Manager",
 )
+# Any D-Bus peer answers it.
+PEER = (MANAGER[0], "/", "org.freedesktop.DBus.Peer")
+# systemd (252, 257) takes in what comes at once with the end of the greeting, and looks at it only
+# when more comes: it is sent more when it has not answered for so long.
+NUDGE_S = 0.2
 JOBS = f"type='signal',sender='{MANAGER[0]}',interface='{MANAGER[2]}',member='JobRemoved'"
 
 
@@ -128,12 +133,24 @@ class _Line:
         signature: str = "",
         body: tuple[Any, ...] = (),
     ) -> tuple[Any, ...]:
-        from jeepney import (  # noqa: PLC0415
-            DBusAddress,
-            HeaderFields,
-            MessageType,
-            new_method_call,
-        )
+        from jeepney import HeaderFields, MessageType  # noqa: PLC0415
+
+        serial = self._send(whom, method, signature, body)
+        while True:
+            reply = self._receive()
+            if reply.header.fields.get(HeaderFields.reply_serial) != serial:
+                continue
+            if reply.header.message_type is MessageType.error:
+                told = reply.header.fields.get(HeaderFields.error_name)
+                raise _Refused(f"{method}: {', '.join(map(str, (told, *reply.body[:1])))}")
+            answer: tuple[Any, ...] = reply.body
+            return answer
+
+    def _send(
+        self, whom: tuple[str, str, str], method: str, signature: str, body: tuple[Any, ...]
+    ) -> int:
+        """Send a call; its answer has the number that is returned."""
+        from jeepney import DBusAddress, new_method_call  # noqa: PLC0415
 
         service, path, interface = whom
         address = DBusAddress(path, bus_name=service, interface=interface)
@@ -141,15 +158,7 @@ class _Line:
         self._serial += 1
         self._socket.settimeout(self._left())
         self._socket.sendall(message.serialise(serial=self._serial))
-        while True:
-            reply = self._receive()
-            if reply.header.fields.get(HeaderFields.reply_serial) != self._serial:
-                continue
-            if reply.header.message_type is MessageType.error:
-                told = reply.header.fields.get(HeaderFields.error_name)
-                raise _Refused(f"{method}: {': '.join(map(str, (told, *reply.body[:1])))}")
-            answer: tuple[Any, ...] = reply.body
-            return answer
+        return self._serial
 
     def _wait_for_job(self, job: str) -> str:
         while job not in self._ended:
@@ -161,11 +170,7 @@ class _Line:
 
         try:
             while (message := self._parser.get_next_message()) is None:
-                self._socket.settimeout(self._left())
-                data = self._socket.recv(4096)
-                if not data:
-                    raise ConnectionResetError
-                self._parser.add_data(data)
+                self._parser.add_data(self._read())
         # jeepney expects what it reads to be sound.
         except (LookupError, TypeError, ValueError, struct.error) as error:
             raise _Refused(f"what it answers is no D-Bus ({error!r})") from error
@@ -173,6 +178,20 @@ class _Line:
             _, job, _, result = message.body
             self._ended[job] = result
         return message
+
+    def _read(self) -> bytes:
+        while True:
+            self._socket.settimeout(min(NUDGE_S, self._left()))
+            try:
+                data = self._socket.recv(4096)
+            except TimeoutError:
+                # A bus has nothing to take in before it has answered to Hello.
+                if not self._has_bus:
+                    self._send(PEER, "Ping", "", ())
+                continue
+            if not data:
+                raise ConnectionResetError
+            return data
 
     def _left(self) -> float:
         left = self._deadline - time.monotonic()

@@ -15,7 +15,8 @@ import pytest
 from ocisbx.cgroup.stats import LIVE, TOTALS, read_counters
 from ocisbx.result import Pressure
 from ocisbx.result import Termination as T
-from tests.box import eventually
+from tests.box import PYTHON, eventually
+from tests.command_line import ocisbx
 from tests.vm.boxes import HIERARCHY, PATIENCE_S, box, cache, cgroup_of, ours
 from tests.vm.payloads import FIFO, MIB, End, end_of
 
@@ -94,18 +95,31 @@ def test_a_busy_loop_of_2_s_within_5_percent(box: Box) -> None:
     assert result.usage.cpu_throttled_s == 0
 
 
+# How much of the time that passed was its own.
+SPEED = (
+    "import time\nwall, own = time.monotonic(), time.process_time()\n"
+    "while time.monotonic() - wall < 3: pass\n"
+    "print((time.process_time() - own) / (time.monotonic() - wall))"
+)
+
+
 def test_half_a_processor_is_half_the_speed(box: Box) -> None:
-    script = (
-        "import time\nwall, own = time.monotonic(), time.process_time()\n"
-        "while time.monotonic() - wall < 3: pass\n"
-        "print((time.process_time() - own) / (time.monotonic() - wall))"
-    )
-    result = succeeded(box.python(script, limits=LIMITS | {"cpus": 0.5}))
+    result = succeeded(box.python(SPEED, limits=LIMITS | {"cpus": 0.5}))
     assert 0.45 <= float(result.stdout) <= 0.55
     assert result.usage.cpu_throttled_s is not None
     assert result.usage.cpu_throttled_s > 1
     assert result.usage.pressure.cpu_s is not None
     assert result.usage.pressure.cpu_s > 0
+
+
+@pytest.mark.parametrize("runtime", [ours("crun")], ids=["crun"])
+def test_the_option_halves_the_speed_of_a_run_without_it(box: Box) -> None:
+    def speed(*options: str) -> float:
+        command = ("--", PYTHON, "-I", "-S", "-c", SPEED)
+        around = {"XDG_CACHE_HOME": str(box.cache)}
+        return float(ocisbx(box, "run", *options, *command, env=around).stdout)
+
+    assert 0.45 <= speed("--cpus", "0.5") / speed() <= 0.55
 
 
 def test_the_runtimes_own_time_is_told_apart(box: Box) -> None:

@@ -18,6 +18,7 @@ from ocisbx.errors import OcisbxError, RuntimeFailed, Unsupported
 from ocisbx.result import EnforcementState as S
 from ocisbx.result import Termination as T
 from tests.box import Box, eventually
+from tests.cgroups import members
 from tests.vm.rig import (
     HIERARCHY,
     LIMITS,
@@ -31,6 +32,7 @@ from tests.vm.rig import (
     end_of,
     fast,
     killed,
+    ours,
     parent,
     runtime,
     sandboxes,
@@ -138,6 +140,43 @@ def test_a_daemon_reload_takes_nothing_of_a_delegated_unit(box: Box) -> None:
         result = killed(running)
     for name in ("memory", "cpus", "pids", "io"):
         assert result.enforcement[name].state is S.ENFORCED, result.enforcement[name]
+
+
+def test_a_daemon_reload_takes_nothing_of_a_container_that_no_unit_stands_for(
+    tmp_path: Path,
+) -> None:
+    """Its driver has been moved out of the only delegated unit of a slice. systemd would have its
+    controllers back; the kernel refuses, since P hands them on to the container."""
+    scope = ["systemd-run", "--user", "--scope", "--quiet", "--slice=leaving.slice"]
+    fields = {
+        "limits": LIMITS | {"cpus": 0.5},
+        "workspace": str(tmp_path),
+        "runtime": {"names": [ours("crun").path]},
+        "command": ["sh", "-c", "touch up; while [ ! -e go ]; do sleep 0.1; done"],
+    }
+    place = MANAGER / "leaving.slice"
+    kept, left = place / "not-a-unit", place / "left.scope"
+    with subprocess.Popen([*scope, "sleep", "1000"]) as beside, ThreadPoolExecutor(1) as pool:
+        told = pool.submit(attempt, [*scope, "--unit=left", "-pDelegate=yes"], [fields])
+        try:
+            assert eventually((tmp_path / "up").exists, 4 * PATIENCE_S)
+            (cgroup,) = place.glob("ocisbx-*")
+            kept.mkdir()
+            for pid in members(left):
+                write(kept, "cgroup.procs", str(pid))
+            assert eventually(lambda: not left.exists(), PATIENCE_S)
+            subprocess.run(["systemctl", "--user", "daemon-reload"], check=True)
+            held = value(cgroup, "cpu.max")
+        finally:
+            (tmp_path / "go").touch()
+            (one,) = told.result(PATIENCE_S)
+            subprocess.run(["systemctl", "--user", "daemon-reload"], check=True)
+            handed_on = value(place, "cgroup.subtree_control")
+            beside.kill()
+            kept.rmdir()
+    assert held == "50000 100000"
+    assert one["enforcement"]["cpus"]["state"] == "enforced"
+    assert handed_on == "memory pids"
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import re
 import subprocess
 from pathlib import Path
 from shutil import which
+from typing import NamedTuple
 
 import pytest
 
@@ -16,7 +17,22 @@ from ocisbx.probe.runtimes import find_runtimes
 pytestmark = pytest.mark.every_guest
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = {"bookworm": (6, 1), "trixie": (6, 12)}
+
+
+class Release(NamedTuple):
+    """What the other tests' measurements were made on, by the beginning of each version."""
+
+    kernel: str
+    systemd: str
+    crun: str
+    runc: str
+
+
+RELEASES = {
+    "bookworm": Release(kernel="6.1.", systemd="252", crun="1.8.1", runc="1.1.5"),
+    "trixie": Release(kernel="6.12.", systemd="257", crun="1.21", runc="1.1.15"),
+}
+OURS = {"crun": "1.28", "runc": "1.5."}
 CONTROLLERS = {"cpu", "cpuset", "io", "memory", "pids"}
 MOUNT = Path("/sys/fs/cgroup")
 
@@ -25,16 +41,32 @@ def output(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
+def version_of(path: str) -> str:
+    """As its first line tells: `crun version 1.28`."""
+    return output(path, "--version").split()[2]
+
+
 def own_cgroup() -> Path:
     (line,) = Path("/proc/self/cgroup").read_text().splitlines()
     return MOUNT / line.removeprefix("0::/")
 
 
-def test_the_kernel_is_that_of_the_release() -> None:
+def test_the_versions_are_those_of_the_release() -> None:
     (codename,) = re.findall(
         r"^VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text(), re.MULTILINE
     )
-    assert tuple(map(int, platform.release().split(".")[:2])) == KERNELS[codename]
+    release = RELEASES[codename]
+    assert platform.release().startswith(release.kernel)
+    assert output("systemctl", "--version").split()[:2] == ["systemd", release.systemd]
+    for name in ("crun", "runc"):
+        path = which(name, path="/usr/bin:/usr/sbin")
+        assert path is not None
+        assert version_of(path).startswith(getattr(release, name))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_builds_are_the_new_ones(name: str) -> None:
+    assert version_of(str(ROOT / ".runtimes" / "bin" / name)).startswith(OURS[name])
 
 
 def test_all_units_are_up() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ocisbx.backends.observe import observe_bundle
-from ocisbx.errors import ConfigError
+from ocisbx.errors import ConfigError, Unsupported
 from ocisbx.result import EnforcementState as S
 from ocisbx.result import Termination as T
 from tests.box import PYTHON, Box, eventually
@@ -77,6 +77,7 @@ LOOK_AROUND = (
 )
 
 
+@pytest.mark.every_guest
 def test_every_limit_is_in_its_file(box: Box) -> None:
     """And told live; and the payload is inside from its first instruction, as all before it."""
     sandbox = box.sandbox(limits=ALL)
@@ -162,6 +163,7 @@ def test_swap_is_bounded(fast: Box, swap_bytes: int | None, end: T) -> None:
     assert result.termination is end, result.stderr
 
 
+@pytest.mark.every_guest
 def test_forks_are_refused_beyond_the_limit(box: Box) -> None:
     script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 100 & done; echo all"
     limits = {"pids": 8}
@@ -249,6 +251,37 @@ def test_a_partition_counts_to_its_disk(fast: Box, loop: str) -> None:
     with sandbox.start(["sleep", "1000"]) as running:
         cgroup = box_of(running.id)
         assert value(cgroup, "io.max").startswith(f"{number_of(loop)} rbps={MIB} ")
+
+
+@contextlib.contextmanager
+def shared(loop: str) -> Iterator[None]:
+    """Our disk by the kernel's model of costs, the other one by its scheduler."""
+    queue = f"/sys/class/block/{Path(loop).name}/queue/scheduler"
+    costs = f"{HIERARCHY}/io.cost.qos"
+    switches = (queue, "bfq", "none"), (costs, f"{DISK} enable=1", f"{DISK} enable=0")
+    for file, on, _ in switches:
+        sudo("sh", "-c", f"echo {on} >{file}")
+    try:
+        yield
+    finally:
+        for file, _, off in switches:
+            sudo("sh", "-c", f"echo {off} >{file}")
+
+
+def test_a_disks_weight_is_in_the_file_of_who_shares_it(fast: Box, loop: str) -> None:
+    """By a path on it and by its device; refused while nobody shares it."""
+    sandbox = fast.sandbox(limits={"io": {"/home": {"weight": 300}, loop: {"weight": 50}}})
+    with pytest.raises(Unsupported, match="neither iocost nor bfq"):
+        sandbox.run(["true"])
+    with shared(loop), sandbox.start(["sleep", "1000"]) as running:
+        cgroup = box_of(running.id)
+        assert value(cgroup, "io.weight").splitlines() == ["default 100", f"{DISK} 300"]
+        rows = value(cgroup, "io.bfq.weight").splitlines()
+        assert rows == ["default 100", f"{number_of(loop)} 50"]
+        running.kill()
+        result = running.wait(PATIENCE_S)
+    assert result is not None
+    assert result.enforcement["io"].state is S.ENFORCED
 
 
 # ------------------------------------------------------------------- what they were checked against

@@ -158,6 +158,7 @@ OTHERS = {
     "Debian's runc": (("runc", True), "sleep 987"),
     "youki": (("youki", False), "sleep 987"),
     "runsc": (("runsc", False), "runsc-sandbox .*"),
+    "Debian's runsc": (("runsc", True), "runsc-sandbox .*"),
 }
 
 

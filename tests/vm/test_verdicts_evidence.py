@@ -101,6 +101,7 @@ def test_all_are_killed_for_memory_together(box: Box) -> None:
 ENDS = {"quiet": (QUIET, End(T.SIGNALED, signal=9)), "hit": (HIT, OOM)}
 
 
+@pytest.mark.every_guest
 @pytest.mark.parametrize(("script", "end"), ENDS.values(), ids=ENDS)
 def test_an_init_that_somebody_killed(box: Box, script: str, end: End) -> None:
     """Nobody can tell any more which of the payload's processes was killed for memory."""
