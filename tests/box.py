@@ -49,6 +49,13 @@ RUNTIME_IDS = tuple(
     "-".join(filter(None, (found.name, found.version, found.platform))) for found in RUNTIMES
 )
 
+
+def newest(kind: str) -> list[RuntimeBinary]:
+    """The newest of this name, on its default platform; empty where none is found."""
+    found = [runtime for runtime in RUNTIMES if runtime.name == kind]
+    return sorted(found, key=lambda one: (parse_version(one.version), one.platform or ""))[-1:]
+
+
 # What a sealed copy of a runtime is called.
 SEALED = tuple(f"/memfd:{os.path.basename(found.path)} " for found in RUNTIMES)
 PATIENCE_S = 20.0

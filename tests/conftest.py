@@ -29,6 +29,7 @@ PARALLEL_PARTS = frozenset(
         "meta",
         "pool",
         "programs",
+        "recipes",
         "security",
         "sessions",
         "terminal",

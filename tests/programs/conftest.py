@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from ocisbx.quirks import parse_version
-from tests.box import RUNTIMES, Box
+from tests.box import Box, newest
 from tests.box_fixtures import box, cache
 from tests.programs.needs import missing
 
@@ -23,11 +22,6 @@ PROJECTS = Path(__file__).with_name("projects")
 
 # The kinds of runtimes that each program runs on, on the newest of each that is found here.
 KINDS = ("crun", "runc")
-
-
-def newest(kind: str) -> list[RuntimeBinary]:
-    found = [runtime for runtime in RUNTIMES if runtime.name == kind]
-    return sorted(found, key=lambda runtime: parse_version(runtime.version))[-1:]
 
 
 NEWEST = [runtime for kind in KINDS for runtime in newest(kind)]
