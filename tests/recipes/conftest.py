@@ -18,6 +18,8 @@ __all__ = ["box", "cache", "runtime"]
 
 KINDS = ("crun", "runc", "runsc")
 NEWEST = [runtime for kind in KINDS for runtime in newest(kind)]
+# Those that run on the host's kernel.
+HOSTED = [runtime for runtime in NEWEST if runtime.name != "runsc"]
 
 
 @pytest.fixture(scope="session", autouse=True)
