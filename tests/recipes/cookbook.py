@@ -29,7 +29,11 @@ PRINTED = re.compile(r"^\$ ocisbx (expect ([a-z-]+)\.toml(?: .*)?)$", re.MULTILI
 def printed() -> dict[str, list[str]]:
     """The words after `ocisbx` of each command line on the page that runs a recipe."""
     lines = PRINTED.finditer(PAGE.read_text(encoding="utf-8"))
-    return {line[2]: shlex.split(os.path.expandvars(line[1])) for line in lines}
+    # The first for each: a later one is a variant.
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        found.setdefault(line[2], shlex.split(os.path.expandvars(line[1])))
+    return found
 
 
 class Cookbook:
@@ -42,6 +46,7 @@ class Cookbook:
         self._monkeypatch = monkeypatch
         self._capfd = capfd
         monkeypatch.chdir(box.workspace)
+        monkeypatch.setenv("PWD", str(box.workspace))
         monkeypatch.setenv("OCISBX_RUNTIME", box.runtime.path)
 
     @property

@@ -1,0 +1,94 @@
+"""psql: statements to a real server, proven by what its tables hold."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.box import eventually
+from tests.recipes.cookbook import last
+from tests.recipes.servers import program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.recipes.cookbook import Cookbook
+
+pytestmark = pytest.mark.runtime
+
+PASSWORD = "sesame opens"
+
+
+def free_port() -> int:
+    """A port of the loopback that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        port: int = one.getsockname()[1]
+        return port
+
+
+@contextmanager
+def postgres(directory: Path, sockets: Path, port: int) -> Iterator[None]:
+    """A server with one user, who has a password."""
+    server, environment = program("postgres")
+    password = directory / "password"
+    password.write_text(PASSWORD)
+    data = directory / "data"
+    initdb = (Path(server).with_name("initdb"), "--no-sync", "-U", "ada", "-D", data)
+    words = ("--auth", "scram-sha-256", "--pwfile", password)
+    subprocess.run([*initdb, *words], check=True, env=environment, stdout=subprocess.DEVNULL)
+    # The name of a socket is short: from the directory of the data, where the server is.
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": str(port),
+        "unix_socket_directories": os.path.relpath(sockets, data),
+        "fsync": "off",
+    }
+    options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    with (directory / "log").open("wb") as log:
+        streams = {"stdout": log, "stderr": log}
+        command = [server, "-D", data, *options]
+        with subprocess.Popen(command, env=environment, **streams) as process:
+            try:
+                assert eventually((sockets / f".s.PGSQL.{port}").exists)
+                yield
+            finally:
+                process.terminate()
+
+
+def ask(port: int, question: str) -> str:
+    """The host's psql."""
+    words = ("-X", "-A", "-t", "-h", "127.0.0.1", "-p", str(port), "-U", "ada", "-d", "postgres")
+    environment = {**os.environ, "PGPASSWORD": PASSWORD}
+    return subprocess.run(
+        ["psql", *words, "-c", question], check=True, env=environment, capture_output=True, text=True
+    ).stdout  # fmt: skip
+
+
+def test_statements(cookbook: Cookbook) -> None:
+    sockets = cookbook.workspace / "run"
+    directory = cookbook.box.base / "server"
+    sockets.mkdir()
+    directory.mkdir()
+    gvisor = cookbook.box.runtime.name == "runsc"
+    port = free_port() if gvisor else 5432
+    words: list[str] = []
+    if gvisor:
+        # It shows no sockets of the host's.
+        command = cookbook.command("psql")
+        command[command.index("/run/postgresql")] = "127.0.0.1"
+        words = ["--network", "host", "--", *command, "-p", str(port)]
+    with postgres(directory, sockets, port):
+        report = cookbook.cook("psql", *words, secrets={"PGPASSWORD": "open, please"})
+        assert "password authentication failed" in report["message"], last(report)
+        report = cookbook.cook("psql", *words, secrets={"PGPASSWORD": PASSWORD})
+        assert report["outcome"] == "ok", last(report)
+        assert next(s["groups"] for s in report["steps"] if s["name"] == "the count") == ["2"]
+        assert ask(port, "select who from visits") == "Ada\nGrace\n"
+        report = cookbook.cook("psql", *words, secrets={"PGPASSWORD": PASSWORD})
+        assert report["message"] == 'relation "visits" already exists', last(report)
