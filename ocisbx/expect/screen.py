@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,13 +50,27 @@ class View(NamedTuple):
         return "\n".join(self.lines)
 
 
+class _Stream(pyte.Stream):  # type: ignore[misc] -- pyte is untyped
+    """UTF-8 in which a program may still choose VT100's line graphics, as curses does: what pyte
+    takes for UTF-8 shows a frame as `lqqk`, where terminals show lines."""
+
+    def __init__(self, screen: pyte.Screen) -> None:
+        super().__init__(screen)
+        self.use_utf8 = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed_bytes(self, data: bytes) -> None:
+        """Draw what these complete; half a character waits."""
+        self.feed(self._decoder.decode(data))
+
+
 class Canvas:
     """Draws bytes as they come; `feed` and `view` may be called in any order."""
 
     def __init__(self, rows: int, columns: int) -> None:
         self._size = (rows, columns)
         self._screen = self._make(rows, columns)
-        self._stream = pyte.ByteStream(self._screen)
+        self._stream = _Stream(self._screen)
         self.fed_bytes = 0
         """How much of the program's output is drawn, or was lost before it could be."""
 
@@ -71,16 +86,16 @@ class Canvas:
     def restart(self) -> None:
         """Forget what is drawn: output in between is lost."""
         self._screen.reset()
-        self._stream = pyte.ByteStream(self._screen)
+        self._stream = _Stream(self._screen)
 
     def feed(self, data: bytes) -> None:
         """Draw what a program printed; nothing that it prints can make this fail."""
         self.fed_bytes += len(data)
         try:
-            self._stream.feed(data)
+            self._stream.feed_bytes(data)
         except Exception:  # noqa: BLE001 -- pyte 0.8 trips over some sequences, as over long numbers
             # Drawn up to there; what follows is drawn from a fresh state of the parser.
-            self._stream = pyte.ByteStream(self._screen)
+            self._stream = _Stream(self._screen)
         # A program can ask for 132 columns (DECCOLM), which terminals refuse to give.
         self.resize(*self._size)
 

@@ -35,6 +35,14 @@ def test_an_unknown_runtime_is_refused_with_the_known_ones() -> None:
     )
 
 
+def test_an_unknown_program_of_the_tests_is_refused_with_the_known_ones() -> None:
+    ended = call("test-programs", "nonsense")
+    assert ended.returncode == 125
+    assert ended.stderr == (
+        "ocisbx: no such program: nonsense\n  remedy: one of: sshd postgres opentofu\n"
+    )
+
+
 def test_the_peers_want_root_and_a_command() -> None:
     ended = call("bench-peers", "-u", "nobody", "--", "true")
     if os.geteuid() == 0:

@@ -87,5 +87,6 @@ class Cookbook:
 
 
 def last(report: dict[str, Any]) -> str:
-    """What came before the end, for a message."""
-    return f"{report['outcome']}: {report['why']}\n{report['steps'][-1]}"
+    """How it ended, and what came before that."""
+    step = report["steps"][-1]
+    return f"{report['outcome']}: step {step['number']}: {step['before'][-500:]!r}"

@@ -1,4 +1,4 @@
-"""Programs of servers that the recipes talk to: installed, or those of tools/test-servers."""
+"""Programs that tools/test-programs gets: servers that the recipes talk to, and OpenTofu."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from glob import glob
 
 from tests.command_line import ROOT
 
-UNPACKED = ROOT / ".runtimes" / "servers"
-PLACES = {"sshd": ("usr/sbin",), "postgres": ("usr/lib/postgresql/*/bin",)}
+PROGRAMS = ROOT / ".runtimes" / "programs"
+OPENTOFU = PROGRAMS / "opentofu"
+PLACES = {"sshd": "usr/sbin", "postgres": "usr/lib/postgresql/*/bin"}
 
 
 def program(name: str) -> tuple[str, dict[str, str]]:
     """The path of a server, and the environment that it is started with."""
-    for place in PLACES[name]:
-        for root in ("/", f"{UNPACKED}/"):
-            for path in sorted(glob(f"{root}{place}/{name}"), reverse=True):
-                libraries = ":".join(glob(f"{root}usr/lib/*-linux-gnu"))
-                extra = {} if root == "/" else {"LD_LIBRARY_PATH": libraries}
-                return path, {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **extra}
-    raise AssertionError(f"there is no {name} here: tools/test-servers gets it")
+    for root in ("/", f"{PROGRAMS}/{name}/"):
+        for path in sorted(glob(f"{root}{PLACES[name]}/{name}"), reverse=True):
+            libraries = ":".join(glob(f"{root}usr/lib/*-linux-gnu"))
+            extra = {} if root == "/" else {"LD_LIBRARY_PATH": libraries}
+            return path, {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **extra}
+    raise AssertionError(f"there is no {name} here: tools/test-programs {name} gets it")
