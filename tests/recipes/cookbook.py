@@ -83,7 +83,9 @@ class Cookbook:
 
     def command(self, name: str) -> list[str]:
         """What the recipe runs."""
-        return tomllib.loads((RECIPES / f"{name}.toml").read_text())["command"]
+        script = tomllib.loads((RECIPES / f"{name}.toml").read_text(encoding="utf-8"))
+        words: list[str] = script["command"]
+        return words
 
 
 def last(report: dict[str, Any]) -> str:

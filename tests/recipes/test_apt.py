@@ -45,7 +45,7 @@ def make_package(debs: Path, name: str, files: dict[str, str], depends: str = ""
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text(text)
     package = debs / f"{name}.deb"
-    command = ["dpkg-deb", "--root-owner-group", "-b", tree, package]
+    command = ["dpkg-deb", "--root-owner-group", "-b", str(tree), str(package)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     digest = hashlib.sha256(package.read_bytes()).hexdigest()
     where = f"Filename: ./{package.name}\nSize: {package.stat().st_size}\nSHA256: {digest}\n"

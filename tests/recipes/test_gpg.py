@@ -24,7 +24,8 @@ OTHER = {"GPG_PASSPHRASE": "another long one"}
 
 def gpg(home: Path, *words: str) -> str:
     """The host's, with keys of its own, and without an agent."""
-    command = ("gpg", "--homedir", home, "--no-autostart", "--batch", "--status-fd", "1", *words)
+    options = ("--homedir", str(home), "--no-autostart", "--batch", "--status-fd", "1")
+    command = ["gpg", *options, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

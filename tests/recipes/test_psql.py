@@ -39,9 +39,9 @@ def postgres(directory: Path, sockets: Path, port: int) -> Iterator[None]:
     password = directory / "password"
     password.write_text(PASSWORD)
     data = directory / "data"
-    initdb = (Path(server).with_name("initdb"), "--no-sync", "-U", "ada", "-D", data)
-    words = ("--auth", "scram-sha-256", "--pwfile", password)
-    subprocess.run([*initdb, *words], check=True, env=environment, stdout=subprocess.DEVNULL)
+    initdb = [f"{Path(server).with_name('initdb')}", "--no-sync", "-U", "ada", "-D", str(data)]
+    initdb += ["--auth", "scram-sha-256", "--pwfile", str(password)]
+    subprocess.run(initdb, check=True, env=environment, stdout=subprocess.DEVNULL)
     # The name of a socket is short: from the directory of the data, where the server is.
     settings = {
         "listen_addresses": "127.0.0.1",
@@ -51,9 +51,8 @@ def postgres(directory: Path, sockets: Path, port: int) -> Iterator[None]:
     }
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     with (directory / "log").open("wb") as log:
-        streams = {"stdout": log, "stderr": log}
-        command = [server, "-D", data, *options]
-        with subprocess.Popen(command, env=environment, **streams) as process:
+        command = [server, "-D", str(data), *options]
+        with subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process:
             try:
                 assert eventually((sockets / f".s.PGSQL.{port}").exists)
                 yield
@@ -65,9 +64,9 @@ def ask(port: int, question: str) -> str:
     """The host's psql."""
     words = ("-X", "-A", "-t", "-h", "127.0.0.1", "-p", str(port), "-U", "ada", "-d", "postgres")
     environment = {**os.environ, "PGPASSWORD": PASSWORD}
-    return subprocess.run(
-        ["psql", *words, "-c", question], check=True, env=environment, capture_output=True, text=True
-    ).stdout  # fmt: skip
+    command = ["psql", *words, "-c", question]
+    done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
+    return done.stdout
 
 
 def test_statements(cookbook: Cookbook) -> None:

@@ -80,8 +80,8 @@ class Server:
 def make_key(workspace: Path, server: Server) -> None:
     """A pair in the workspace, for the server."""
     path = workspace / "id_ed25519"
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-a", "1", "-N", PASSPHRASE, "-f", path]
-    subprocess.run(command, check=True)
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-a", "1", "-N", PASSPHRASE]
+    subprocess.run([*command, "-f", str(path)], check=True)
     shutil.copy(f"{path}.pub", server.directory / "authorized_keys")
 
 
@@ -112,7 +112,7 @@ def sshd_server(directory: Path) -> Iterator[None]:
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            command = [sshd, "-i", "-e", "-f", config]
+            command = [sshd, "-i", "-e", "-f", str(config)]
             with (directory / "log").open("ab") as log:
                 streams = {"stdin": self.request, "stdout": self.request, "stderr": log}
                 subprocess.run(command, check=False, env=environment, **streams)
@@ -139,7 +139,7 @@ def test_a_key(cookbook: Cookbook) -> None:
 
 def opens(key: Path, passphrase: str) -> bool:
     """Whether ssh-keygen reads the private key, and it is that of the public one."""
-    command = ["ssh-keygen", "-y", "-P", passphrase, "-f", key]
+    command = ["ssh-keygen", "-y", "-P", passphrase, "-f", str(key)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     public = key.with_suffix(".pub").read_text()
     return done.returncode == 0 and done.stdout.split()[:2] == public.split()[:2]

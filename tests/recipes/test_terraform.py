@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ocisbx.host import RuntimeBinary
 from tests.recipes.conftest import NEWEST
 from tests.recipes.cookbook import last
 from tests.recipes.servers import OPENTOFU
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ocisbx.host import RuntimeBinary
     from tests.recipes.cookbook import Cookbook
 
 pytestmark = pytest.mark.runtime
