@@ -50,7 +50,7 @@ class View(NamedTuple):
         return "\n".join(self.lines)
 
 
-class _Stream(pyte.Stream):  # type: ignore[misc] # pyte is untyped
+class _Stream(pyte.Stream):
     """UTF-8 in which a program may still choose VT100's line graphics, as curses does: what pyte
     takes for UTF-8 shows a frame as `lqqk`, where terminals show lines."""
 
