@@ -31,7 +31,7 @@ module "words" {
 resource "terraform_data" "greeting" { input = module.words.greeting }
 resource "terraform_data" "slow" {
   count = var.who == "Grace" ? 1 : 0
-  provisioner "local-exec" { command = "sleep 600" }
+  provisioner "local-exec" { command = "echo it runs; sleep 600" }
 }
 """
 WORDS = """
