@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ocisbx.capture import Sink
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
-    from ocisbx.terminal.transcript import Transcript
+    from ocisbx.terminal.transcript import Recorder
 
 # After the payload's end: more than a terminal can hold (n_tty.c 4 KiB, its flip buffers 64 KiB).
 DRAIN_BYTES = 1 << 20
@@ -41,7 +41,7 @@ DRAIN_BYTES = 1 << 20
 class TerminalStream(OutputStream):
     """What a payload shows; the end is that nobody has its terminal open."""
 
-    recorder: Transcript | None = None
+    recorder: Recorder | None = None
 
     def drain(self) -> None:
         """Everything that the terminal holds: who wrote there is dead, so it is bounded."""
@@ -64,7 +64,7 @@ class TerminalStream(OutputStream):
 class TerminalFeeder(InputFeeder):
     """Types what the caller gives; at its end, what the terminal takes for the end of a file."""
 
-    def __init__(self, fd: int, source: bytes | int, recorder: Transcript | None) -> None:
+    def __init__(self, fd: int, source: bytes | int, recorder: Recorder | None) -> None:
         """As InputFeeder; a source that is a terminal types that itself."""
         self._recorder = recorder
         self._last = b"\n"

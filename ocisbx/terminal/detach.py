@@ -6,6 +6,8 @@ from ocisbx.terminal.device import control_key
 from ocisbx.values import refusal
 
 DEFAULT_KEYS = "ctrl-p,ctrl-q"
+# Besides letters.
+CONTROLS = "@[\\]^_"
 
 
 class DetachKeys:
@@ -45,10 +47,10 @@ def parse_keys(text: str) -> bytes:
 def _parse_key(word: str, text: str) -> bytes:
     if len(word) == 1 and word.isascii() and word.isprintable():
         return word.encode()
-    name = word[5:]
-    if word[:5].lower() == "ctrl-" and len(name) == 1 and (name.isalpha() or name in "@[\\]^_"):
-        if name.isascii():
-            return control_key(name)
+    prefix, name = word[:5].lower(), word[5:]
+    is_key = name.isascii() and (name.isalpha() or name in CONTROLS)
+    if prefix == "ctrl-" and len(name) == 1 and is_key:
+        return control_key(name)
     raise refusal(
         text,
         "a list of keys",

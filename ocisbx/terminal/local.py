@@ -56,14 +56,7 @@ class LocalTerminal:
 
     def size(self) -> Size | None:
         """None: it is no terminal, or does not know it."""
-        if self._screen is None:
-            return None
-        try:
-            columns, rows = os.get_terminal_size(self._screen)
-        except OSError:
-            return None
-        # One that does not know it says 0.
-        return Size(rows, columns) if rows and columns else None
+        return None if self._screen is None else size_of(self._screen)
 
     def take(self) -> None:
         """Every key is the program's from now on."""
@@ -114,3 +107,13 @@ class LocalTerminal:
             self._go_raw()
         if (size := self.size()) is not None:
             self._on_size(size)
+
+
+def size_of(descriptor: int) -> Size | None:
+    """None: it is no terminal, or does not know it."""
+    try:
+        columns, rows = os.get_terminal_size(descriptor)
+    except OSError:
+        return None
+    # One that does not know it says 0.
+    return Size(rows, columns) if rows and columns else None
