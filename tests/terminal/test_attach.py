@@ -199,17 +199,17 @@ def test_it_is_restored_while_we_are_stopped(yard: Box) -> None:
 
 def test_who_does_not_read_holds_nobody_up(yard: Box) -> None:
     """A stopped person, a flood, and another one who sees it to the end."""
-    script = "read x; seq 1500000; echo done-$((1)); read y; echo more-$((2)); read z"
+    script = "read x; seq 400000; echo done-$((1)); read y; echo more-$((2)); read z"
     detached(yard, "--max-output", "1M", "--", "sh", "-c", script)
     with sit(yard) as stuck, sit(yard) as seat:
         time.sleep(1)
         stuck.kill(signal.SIGSTOP)
-        began = time.monotonic()
-        seat.type("go\r")
-        # Also what is beyond the cap of the log.
-        seat.wait_for(b"done-1\r\n")
-        assert time.monotonic() - began < 20
-        stuck.kill(signal.SIGCONT)
+        try:
+            seat.type("go\r")
+            # Also what is beyond the cap of the log.
+            seat.wait_for(b"done-1\r\n")
+        finally:
+            stuck.kill(signal.SIGCONT)
         stuck.wait_for(b" bytes were not shown\r\n")
         seat.type("\r")
         stuck.wait_for(b"more-2\r\n")
