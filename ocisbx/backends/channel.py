@@ -102,6 +102,12 @@ class InitChannel:
         self.started()
         return True
 
+    def let_start(self) -> None:
+        """The command has its terminal."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                wire.send_go(self._socket, terminal=True)
+
     def started(self) -> None:
         """It has been told: signals that came before are sent now."""
         self._going = True

@@ -8,7 +8,7 @@ import os
 import select
 from typing import TYPE_CHECKING
 
-from ocisbx.backends.driven import Watched
+from ocisbx.backends.driven import Driven, Watched
 from ocisbx.backends.execution import OciExecution
 from ocisbx.backends.stdio import PayloadStdio, make_sink
 from ocisbx.capture import InputFeeder, OutputStream
@@ -162,7 +162,27 @@ class TerminalStdio(PayloadStdio):
             os.close(descriptor)
 
 
-class TerminalExecution(OciExecution):
+class OnTerminal(Driven):
+    """What executions have in common whose stdio is a terminal."""
+
+    @property
+    def terminal(self) -> TerminalStdio:
+        """Its stdio."""
+        assert isinstance(self.stdio, TerminalStdio)
+        return self.stdio
+
+    def resize(self, size: Size) -> None:
+        """From any thread, as long as the terminal is there."""
+        self._wishes.add(lambda: self._set_size(size))
+
+    def _set_size(self, size: Size) -> None:
+        if self.terminal.controller_fd >= 0 and self.verdict is None:
+            set_size(self.terminal.controller_fd, size)
+            if self._call.recorder is not None:
+                self._call.recorder.resized(size)
+
+
+class TerminalExecution(OnTerminal, OciExecution):
     """As OciExecution, for a payload on a terminal.
 
     A runtime that detaches has ended by then: the container's end is that of its init.
@@ -170,12 +190,6 @@ class TerminalExecution(OciExecution):
 
     _console: ConsoleSocket | None = None
     _terminal_wrong = ""
-
-    @property
-    def terminal(self) -> TerminalStdio:
-        """Its stdio."""
-        assert isinstance(self.stdio, TerminalStdio)
-        return self.stdio
 
     def start(self) -> None:
         """As OciExecution's. Raises TerminalError: there is no place for the console socket."""
@@ -191,10 +205,6 @@ class TerminalExecution(OciExecution):
     def due_at(self) -> float:
         """When it has to be attended to, whatever is heard until then (time.monotonic())."""
         return min((at for at in self._moments() if at is not None), default=float("inf"))
-
-    def resize(self, size: Size) -> None:
-        """From any thread, as long as the terminal is there."""
-        self._wishes.add(lambda: self._set_size(size))
 
     def end_output(self) -> None:
         """More was shown than may be; from any thread."""
@@ -283,9 +293,3 @@ class TerminalExecution(OciExecution):
         self.verdict = Failure(
             "the runtime did not hand over the terminal", why or self.verdict.why
         )
-
-    def _set_size(self, size: Size) -> None:
-        if self.terminal.controller_fd >= 0 and self.verdict is None:
-            set_size(self.terminal.controller_fd, size)
-            if self._call.recorder is not None:
-                self._call.recorder.resized(size)

@@ -16,9 +16,17 @@ from ocisbx.background.packets import ask_orders
 from ocisbx.background.used import in_use
 from ocisbx.bundle.record import directory_of
 from ocisbx.calls import Told, conclude
-from ocisbx.errors import ConfigError, InvalidState, OcisbxError, RuntimeFailed
+from ocisbx.errors import (
+    ConfigError,
+    InvalidState,
+    OcisbxError,
+    RuntimeFailed,
+    TerminalError,
+    Unsupported,
+)
 from ocisbx.outcome import STAGES, Reason
 from ocisbx.plan import Plan
+from ocisbx.quirks import find_quirks
 from ocisbx.values import show, utc_text
 
 if TYPE_CHECKING:
@@ -33,6 +41,7 @@ REFUSALS: dict[int, tuple[type[OcisbxError], str]] = {
     1: (RuntimeFailed, "end what runs there, or allow more processes: limits.pids"),
     3: (ConfigError, "give a directory that is there, inside"),
     6: (ConfigError, "leave the user out, or give the container the right to change ids"),
+    7: (TerminalError, "it needs /dev/ptmx in the container, and Linux 4.13"),
 }
 
 
@@ -85,6 +94,8 @@ class Orders:
         """
         plan = self.plan if timeout_s is None else self.plan._replace(timeout_s=timeout_s)
         plan.commands.check(call.argv)
+        if plan.terminal:
+            _refuse_without_terminals(plan)
         started_at = utc_text()
         directory = directory_of(self.id)
         with contextlib.ExitStack() as stack:
@@ -111,6 +122,8 @@ class Orders:
 
     def _explain(self, execution: SideExecution, call: Call) -> None:
         """Raise what was no end of the command's."""
+        if execution.wrong is not None:
+            raise execution.wrong
         refused = execution.refused_at
         if refused is not None and refused.stage in REFUSALS:
             kind, remedy = REFUSALS[refused.stage]
@@ -135,14 +148,15 @@ class Orders:
         execution: SideExecution
         command_id = new_id()
         began = time.monotonic()
-        stdio = PayloadStdio(
+        stdio_type, execution_type = _types_for(plan)
+        stdio = stdio_type(
             plan,
             call,
             directory,
             lambda: execution.end_now(Reason.OUTPUT),
             prefix=f"{command_id}.",
         )
-        execution = SideExecution(command_id, plan, call, stdio, self._cgroup)
+        execution = execution_type(command_id, plan, call, stdio, self._cgroup)
         execution.clock.started = began
         execution.clock.bundle_made = time.monotonic()
         try:
@@ -151,6 +165,25 @@ class Orders:
             execution.close()
             raise
         return execution
+
+
+def _refuse_without_terminals(plan: Plan) -> None:
+    """Raise Unsupported where a further command of this plan can have no terminal."""
+    if find_quirks(plan.runtime.name, plan.runtime.version).user_kernel:
+        raise Unsupported(
+            f"a further command has no terminal on {plan.runtime.name}",
+            why="its kernel lets none out that is made inside",
+            remedy="leave -t out, or use crun, runc or youki; ocisbx run -t has one",
+        )
+
+
+def _types_for(plan: Plan) -> tuple[type[PayloadStdio], type[SideExecution]]:
+    if not plan.terminal:
+        return PayloadStdio, SideExecution
+    from ocisbx.backends.beside_terminal import SideTerminalExecution  # noqa: PLC0415 -- for terminals
+    from ocisbx.backends.terminal import TerminalStdio  # noqa: PLC0415 -- as above
+
+    return TerminalStdio, SideTerminalExecution
 
 
 def _ended(container_id: str, when: str = "") -> InvalidState:

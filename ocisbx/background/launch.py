@@ -19,11 +19,11 @@ from ocisbx.background.request import (
     read_lines,
     send_request,
 )
-from ocisbx.calls import choose_again, launch_with_less, refuse_terminal
+from ocisbx.calls import choose_again, launch_with_less
 from ocisbx.cgroup.files import controllers_of
 from ocisbx.cgroup.place import settle
 from ocisbx.command import ENVIRONMENT, SpawnError, spawn
-from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed
+from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed, Unsupported
 from ocisbx.places import ensure, find_places
 from ocisbx.probe.cgroups import look
 from ocisbx.result import Captured, RunResult
@@ -83,7 +83,7 @@ def launch(plan: Plan, call: Call, renewal: Renewal | None, options: Options) ->
     if call.argv:
         plan.commands.check(call.argv)
     else:
-        refuse_terminal(plan, "a session")
+        _refuse_terminal(plan)
 
     sweep()
 
@@ -105,6 +105,14 @@ def launch(plan: Plan, call: Call, renewal: Renewal | None, options: Options) ->
         if second is None:
             raise
         return attempt(second)
+
+
+def _refuse_terminal(plan: Plan) -> None:
+    if plan.terminal:
+        raise Unsupported(
+            "a session has no terminal of its own",
+            remedy="leave -t (`terminal`) out; ocisbx session run -t gives one to a command",
+        )
 
 
 def _attempt(plan: Plan, call: Call, options: Options) -> str | NeverRan:

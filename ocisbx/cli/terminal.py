@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def sit_down(
     plan: Plan, call: Call, hold: Hold, transcript: str | None
-) -> tuple[Person, Call, Hold]:
+) -> tuple[Person, Call, Callable[[Driven], None]]:
     """The caller as who sits at the payload's terminal, and the call and its observer so changed.
 
     Raises:
@@ -85,7 +85,7 @@ class Person:
         """The payload's terminal gets the size of the caller's."""
         if self._execution is None:
             return
-        from ocisbx.backends.terminal import TerminalExecution  # noqa: PLC0415 -- loaded by then
+        from ocisbx.backends.terminal import OnTerminal  # noqa: PLC0415 -- loaded by then
 
-        if isinstance(self._execution, TerminalExecution):
+        if isinstance(self._execution, OnTerminal):
             self._execution.resize(size)

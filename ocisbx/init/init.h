@@ -76,6 +76,9 @@ long landlock_abi(void);
  * returns 0 (also where it has no Landlock) or a negative errno. */
 long landlock_confine(char **rules);
 
+/* A terminal of this container, which becomes our 0, 1 and 2; its controlling end, or a negative errno. */
+long terminal_open(void);
+
 /* init_selftest.c: returns the exit code. */
 int self_test(void);
 
@@ -84,6 +87,8 @@ unsigned long now_ns(void);
 int report_socket_given(void);
 void report_send(unsigned int type, unsigned int command, const void *body, unsigned int length);
 void report_pair(unsigned int type, unsigned int command, unsigned int first, unsigned int second);
+/* A command's terminal, to who drives it. */
+void report_terminal(int controller);
 /* In place of a leader that could not be made. */
 void report_failed(int channel, unsigned int stage, unsigned int error);
 enum received report_receive(struct packet *packet);

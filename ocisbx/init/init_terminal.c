@@ -41,3 +41,31 @@ long terminal_acquire(const struct launch *launch)
 	group = (int)SYS0(getpid);
 	return SYS3(ioctl, 0, TIOCSPGRP, &group);
 }
+
+/* Without a path: whoever may write in the container's /dev cannot put another in its place. */
+static long open_peer(int controller)
+{
+	int locked = 0;
+	long result = SYS3(ioctl, controller, TIOCSPTLCK, &locked);
+
+	return result < 0 ? result :
+			    SYS3(ioctl, controller, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+}
+
+long terminal_open(void)
+{
+	long controller = SYS4(openat, AT_FDCWD, "/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC, 0);
+	long terminal, result = 0;
+
+	if (controller < 0)
+		return controller;
+	terminal = open_peer((int)controller);
+	for (int fd = 0; terminal >= 0 && result >= 0 && fd < STDIO_COUNT; fd++)
+		result = SYS3(dup3, terminal, fd, 0);
+	if (terminal >= 0)
+		SYS1(close, terminal);
+	if (terminal >= 0 && result >= 0)
+		return controller;
+	SYS1(close, controller);
+	return terminal < 0 ? terminal : result;
+}

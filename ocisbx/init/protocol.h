@@ -23,6 +23,7 @@
 #define OSBX_TYPE_STARTED 17
 #define OSBX_TYPE_FAILED 18
 #define OSBX_TYPE_EXITED 19
+#define OSBX_TYPE_TERMINAL 20
 
 #define OSBX_COMMAND_CONTAINER 0
 #define OSBX_COMMAND_PAYLOAD 1
@@ -37,7 +38,8 @@
 /* RUN only: the strings come in a file, the command has a channel of its own */
 #define OSBX_GO_STORED 16
 #define OSBX_GO_CHANNEL 32
-/* GO only: stdin, stdout and stderr are the terminal that the runtime gave the init */
+/* stdin, stdout and stderr are a terminal: with GO the one that the runtime gave the init; with RUN
+ * and a channel one that is made for the command */
 #define OSBX_GO_TERMINAL 64
 
 #define OSBX_TARGET_PAYLOAD 0

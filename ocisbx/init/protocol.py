@@ -51,13 +51,15 @@ class Type(IntEnum):
     STARTED = 17
     FAILED = 18
     EXITED = 19
+    TERMINAL = 20
 
 
 class GoFlag(IntFlag):
     """Which descriptors come with GO or RUN, in this order; COMBINE: stderr is the same as stdout.
 
     With RUN only: STORED, its strings are in a file; CHANNEL, it reports over a socket of its own.
-    With GO only: TERMINAL, all three are the terminal that the runtime gave the init.
+    TERMINAL: all three are a terminal; with GO the one that the runtime gave the init, with RUN and
+    CHANNEL one that the init makes, whose controlling end it sends: GO then starts the command.
     """
 
     STDIN = 1
@@ -183,8 +185,12 @@ class Exited(NamedTuple):
     total: Usage
 
 
+class Terminal(NamedTuple):
+    """With the controlling end of a command's terminal; the command waits for GO."""
+
+
 Order: TypeAlias = Go | Run | Signal | End | Tie
-Report: TypeAlias = Ready | Started | Failed | Exited
+Report: TypeAlias = Ready | Started | Failed | Exited | Terminal
 Packet: TypeAlias = Order | Report
 
 
@@ -198,6 +204,7 @@ _TYPE_OF: Final[dict[type[Packet], Type]] = {
     Started: Type.STARTED,
     Failed: Type.FAILED,
     Exited: Type.EXITED,
+    Terminal: Type.TERMINAL,
 }
 
 
@@ -224,7 +231,7 @@ def _encode_body(packet: Packet) -> bytes:
             return _PAIR.pack(packet[0], 0)
         case Run():
             return _RUN.pack(*packet[:6]) + packet.strings
-        case End() | Tie():
+        case End() | Tie() | Terminal():
             return b""
 
 
@@ -250,10 +257,10 @@ def decode(data: bytes) -> tuple[Packet, int]:
 def _decode_body(kind: Type, body: bytes) -> Packet:
     if kind is Type.EXITED:
         return _decode_exited(body)
-    if kind in (Type.END, Type.TIE):
+    if kind in _EMPTY:
         if body:
             raise ValueError(f"{kind.name} has a body")
-        return End() if kind is Type.END else Tie()
+        return _EMPTY[kind]
     if kind is Type.RUN:
         return _decode_run(body)
     first, second = _PAIR.unpack(body)
@@ -269,11 +276,18 @@ def _decode_body(kind: Type, body: bytes) -> Packet:
 def _decode_run(body: bytes) -> Run:
     flags, argc, envc, size, uid, gid = _RUN.unpack_from(body)
     strings = body[_RUN.size :]
-    if flags >= 2 * GoFlag.CHANNEL:
+    if flags >= 2 * GoFlag.TERMINAL:
         raise ValueError(f"RUN with flags {flags:#x}")
     if len(strings) != (0 if flags & GoFlag.STORED else size):
         raise ValueError(f"RUN with {len(strings)} bytes of strings, and size {size}")
     return Run(GoFlag(flags), argc, envc, size, uid, gid, strings)
+
+
+_EMPTY: Final[dict[Type, Packet]] = {
+    Type.END: End(),
+    Type.TIE: Tie(),
+    Type.TERMINAL: Terminal(),
+}
 
 
 def _go(flags: int) -> Go:

@@ -151,6 +151,7 @@
 #define O_ACCMODE 3
 #define O_CREAT 0100
 #define O_EXCL 0200
+#define O_NOCTTY 0400
 #if defined(__x86_64__)
 #define O_DIRECTORY 0200000
 #else
@@ -208,6 +209,8 @@
 #define MAP_ANONYMOUS 0x20
 #define TIOCSCTTY 0x540e
 #define TIOCSPGRP 0x5410
+#define TIOCSPTLCK 0x40045431
+#define TIOCGPTPEER 0x5441
 #define TIOCNOTTY 0x5422
 #define SFD_CLOEXEC O_CLOEXEC
 #define SFD_NONBLOCK 04000

@@ -23,8 +23,11 @@ from ocisbx.init.protocol import (
     Stage,
     Started,
     Target,
+    Terminal,
 )
 from ocisbx.init.wire import Command
+from ocisbx.terminal.console import is_controller
+from ocisbx.terminal.device import Size, set_size
 from tests.box import eventually
 from tests.runtimes.init_container import NATIVE, RUNTIMES, TIMEOUT_S, Bundle, Container, Runtime
 
@@ -47,12 +50,15 @@ def shell(source: str, *, directory: str = "", environment: tuple[str, ...] = ()
 class Side:
     """A further command in a container: its channel and the read end of its stdout."""
 
-    def __init__(self, container: Container, command: Command) -> None:
+    def __init__(self, container: Container, command: Command, *, terminal: bool = False) -> None:
         self.sock, theirs = wire.report_socketpair()
         self.sock.settimeout(TIMEOUT_S)
         self.out, write = os.pipe()
+        stdout = None if terminal else write
         with theirs:
-            wire.send_run(container.sock, command, stdout=write, channel=theirs.fileno())
+            wire.send_run(
+                container.sock, command, stdout=stdout, channel=theirs.fileno(), terminal=terminal
+            )
         os.close(write)
 
     def expect(self, kind: type[Any]) -> Any:
@@ -212,6 +218,67 @@ def test_a_command_has_three_descriptors_and_usage_of_its_own(session: Container
     with Side(session, shell(":")) as side:
         side.expect(Started)
         assert side.finish().total.user_usec < used / 2
+
+
+def controller_of(side: Side) -> int:
+    received = wire.receive(side.sock)
+    assert received is not None
+    assert received.packet == Terminal()
+    (controller_fd,) = received.descriptors
+    assert is_controller(controller_fd)
+    return controller_fd
+
+
+@every_native
+def test_a_command_on_a_terminal_waits_until_that_has_a_size(session: Container) -> None:
+    words = "tty; stty size; [ $(ps -o sid= $$) = $$ ] && echo leads; ls -l /proc/self/fd"
+    with Side(session, shell(words), terminal=True) as side:
+        controller_fd = controller_of(side)
+        side.sock.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            wire.receive(side.sock)
+        side.sock.settimeout(TIMEOUT_S)
+        set_size(controller_fd, Size(12, 34))
+        wire.send_go(side.sock, terminal=True)
+        side.expect(Started)
+        side.finish()
+    shown = os.read(controller_fd, 65536)
+    os.close(controller_fd)
+    assert shown.startswith(b"/dev/pts/")
+    assert b"12 34\r\nleads\r\n" in shown
+    # Of its three descriptors all are that, and there is no other.
+    assert shown.count(b"/dev/pts/") == 4
+    assert b"ptmx" not in shown
+
+
+@every_native
+def test_who_drives_a_terminal_and_hangs_up_before_it_starts(session: Container) -> None:
+    with Side(session, shell("touch /tmp/ran"), terminal=True) as side:
+        os.close(controller_of(side))
+    assert told(session, "sleep 0.3; ls /tmp") == b""
+
+
+@one_native
+def test_a_container_without_terminals_says_so(session: Container) -> None:
+    # Of devpts' own name: /dev/ptmx is a link to it.
+    assert told(session, "rm /dev/ptmx && echo gone") == b"gone\n"
+    with Side(session, shell("true"), terminal=True) as side:
+        assert side.expect(Failed) == Failed(Stage.TERMINAL, errno.ENOENT)
+        wire.send_end(side.sock)
+        assert wire.receive(side.sock) is None
+    assert told(session, "echo lives") == b"lives\n"
+
+
+@one_native
+@pytest.mark.parametrize("packet", [protocol.Signal(15, Target.PAYLOAD), protocol.End()])
+def test_out_of_turn_before_the_terminal_is_used(
+    packet: protocol.Order, session: Container
+) -> None:
+    with Side(session, shell("touch /tmp/ran"), terminal=True) as side:
+        os.close(controller_of(side))
+        side.sock.send(protocol.encode(packet))
+        assert wire.receive(side.sock) is None
+    assert told(session, "ls /tmp") == b""
 
 
 @every_native
