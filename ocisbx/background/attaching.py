@@ -36,8 +36,10 @@ NOTHING = memoryview(b"")
 class Attachments:
     """Implements `terminal.transcript.Recorder`: what is shown is told."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, picture: Callable[[], bytes] = bytes) -> None:
+        """`picture`: what shows the screen to who comes to a program that fills it."""
         self._events = events
+        self._picture = picture
         self._all: set[_Attached] = set()
         self._input_fd = -1
         self._is_watched = False
@@ -75,8 +77,7 @@ class Attachments:
         # Edges: the hang-up of one whose keys wait must not wake us again and again.
         edges = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
         self._events.watch(ours.fileno(), attached.advance, edges)
-        if len(self._line) <= LINE_BYTES:
-            attached.show(self._line)
+        attached.show(self._line if len(self._line) <= LINE_BYTES else self._picture())
         if size is not None:
             self._size = Size(*size)
             self._redraw()
@@ -113,8 +114,8 @@ class Attachments:
                 attached.tell(frames.OVER + why.encode())
             attached.flush_until(until)
             self._drop(attached)
-        self._watch_input(wanted=False)
         if self._input_fd >= 0:
+            self._watch_input(wanted=False)
             os.close(self._input_fd)
             self._input_fd = -1
 
@@ -186,19 +187,21 @@ class _Attached:
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._lost_bytes = 0
+        self._missed = False
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def show(self, data: bytes) -> None:
-        """They see this, or lose it."""
-        if self._lost_bytes or self._queued_bytes + len(data) > BACKLOG_BYTES:
-            self._lost_bytes += self._queued_bytes + len(data)
-            self._queue.clear()
-            self._queued_bytes = 0
-            return
+        """They see this; where too much waits for them, they lose the oldest of that."""
         for piece in frames.pieces(frames.SHOWN, data):
-            self.tell(piece)
+            self._queue.append(piece)
+            self._queued_bytes += len(piece)
+        while self._queued_bytes > BACKLOG_BYTES:
+            piece = self._queue.popleft()
+            self._queued_bytes -= len(piece)
+            self._lost_bytes += len(piece) - len(frames.SHOWN)
+        self._flush()
 
     def tell(self, packet: bytes) -> None:
         """This packet, after those before it."""
@@ -227,12 +230,15 @@ class _Attached:
     def _flush(self) -> bool:
         """Whether all is sent; where they are gone, there is nothing to send."""
         try:
-            while self._queue:
-                self._socket.send(self._queue[0])
-                self._queued_bytes -= len(self._queue.popleft())
             if self._lost_bytes:
                 self._socket.send(frames.encode_lost(self._lost_bytes))
                 self._lost_bytes = 0
+                self._missed = True
+            while self._queue:
+                self._socket.send(self._queue[0])
+                self._queued_bytes -= len(self._queue.popleft())
+            if self._missed:
+                self._missed = False
                 self._owner.on_caught_up()
         except BlockingIOError:
             return False

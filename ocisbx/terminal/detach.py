@@ -16,6 +16,7 @@ class DetachKeys:
 
     def __init__(self, text: str = DEFAULT_KEYS) -> None:
         """Raises ConfigError: that is no list of keys."""
+        self.text = text
         self._keys = parse_keys(text)
         self._held = b""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,20 +93,26 @@ def test_whatever_they_say_nothing_breaks(packets: list[bytes]) -> None:
 
 def test_what_is_not_read_is_bounded_and_counted(stage: Stage) -> None:
     slow, quick = stage.sit(), stage.sit()
-    block = bytes(1 << 15)
-    for _ in range(200):
+    size = 1 << 15
+    for number in range(200):
+        block = bytes([number]) * size
         stage.hub.shown(block)
         assert quick.recv(1 << 16) == frames.SHOWN + block
-    seen = lost = 0
-    while seen + lost < 200 * len(block):
+    seen: list[int] = []
+    lost = 0
+    while (len(seen) * size) + lost < 200 * size:
         frame = frames.split(slow.recv(1 << 16))
         assert frame.kind in (frames.SHOWN, frames.LOST)
         if frame.kind == frames.LOST:
-            lost = frames.decode_lost(frame.data)
+            lost += frames.decode_lost(frame.data)
         else:
-            seen += len(frame.data)
+            seen.append(frame.data[0])
         stage.turn()
-    assert lost >= 200 * len(block) - BACKLOG_BYTES - (1 << 20)
+    assert lost >= 200 * size - BACKLOG_BYTES - (1 << 20)
+    # What was before, and the end, with one hole.
+    assert seen == sorted(seen)
+    assert (seen[0], seen[-1]) == (0, 199)
+    assert sum(after - before > 1 for before, after in pairwise(seen)) == 1
     stage.hub.shown(b"again")
     assert slow.recv(100) == frames.SHOWN + b"again"
 

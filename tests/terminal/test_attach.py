@@ -327,7 +327,7 @@ def test_a_full_screen_is_drawn_for_who_comes(yard: Box) -> None:
             tmux("send-keys", "clear; " + line, "Enter")
             # What was written before they came.
             assert eventually(lambda: shown()[0] == "" and "All" in shown()[-1])
-            assert eventually(lambda wanted=before: shown()[1] == wanted)  # type: ignore[misc]
+            assert eventually(lambda wanted=before: shown()[1:2] == [wanted])  # type: ignore[misc]
             tmux("send-keys", "o" + typed, "Escape")
             assert eventually(lambda wanted=after: shown()[1 : 1 + len(wanted)] == wanted)  # type: ignore[misc]
             tmux("send-keys", "C-p", "C-q")
