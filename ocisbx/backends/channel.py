@@ -102,6 +102,12 @@ class InitChannel:
         self.started()
         return True
 
+    def resize(self, rows: int, columns: int) -> None:
+        """Of a terminal that is relayed."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                wire.send_resize(self._socket, rows, columns)
+
     def let_start(self) -> None:
         """The command has its terminal."""
         if self._socket is not None:

@@ -90,8 +90,12 @@ class TerminalFeeder(InputFeeder):
             return
         self._ended = True
         # A first one sends a line that is not ended; the next is the end (termios(3), VEOF).
-        end = get_modes(self._fd).end_of_file
+        end = self._end_of_file()
         self._rest = memoryview(end if self._last == b"\n" else end * 2)
+
+    def _end_of_file(self) -> bytes:
+        assert self._fd is not None
+        return get_modes(self._fd).end_of_file
 
 
 class TerminalStdio(PayloadStdio):
@@ -119,7 +123,7 @@ class TerminalStdio(PayloadStdio):
         """
         self.controller_fd = controller_fd
         os.set_blocking(controller_fd, False)
-        set_size(controller_fd, Size(*(self._call.size or DEFAULT_SIZE)))
+        self._set_first_size()
         if self._sink is None:
             return
         sink, self._sink = self._sink, None
@@ -134,9 +138,13 @@ class TerminalStdio(PayloadStdio):
         stream.recorder = self._call.recorder
         self.streams.append(stream)
         if self._call.stdin is not None:
-            self.feeder = TerminalFeeder(
-                os.dup(controller_fd), self._call.stdin, self._call.recorder
-            )
+            self.feeder = self._feed(self._call.stdin)
+
+    def _feed(self, source: bytes | int) -> TerminalFeeder:
+        return TerminalFeeder(os.dup(self.controller_fd), source, self._call.recorder)
+
+    def _set_first_size(self) -> None:
+        set_size(self.controller_fd, Size(*(self._call.size or DEFAULT_SIZE)))
 
     def count(self, size: int) -> bool:
         """So many bytes more were read by a caller that holds the terminal; whether that is more

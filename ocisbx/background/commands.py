@@ -22,7 +22,6 @@ from ocisbx.errors import (
     OcisbxError,
     RuntimeFailed,
     TerminalError,
-    Unsupported,
 )
 from ocisbx.outcome import STAGES, Reason
 from ocisbx.plan import Plan
@@ -94,8 +93,6 @@ class Orders:
         """
         plan = self.plan if timeout_s is None else self.plan._replace(timeout_s=timeout_s)
         plan.commands.check(call.argv)
-        if plan.terminal:
-            _refuse_without_terminals(plan)
         started_at = utc_text()
         directory = directory_of(self.id)
         with contextlib.ExitStack() as stack:
@@ -167,19 +164,16 @@ class Orders:
         return execution
 
 
-def _refuse_without_terminals(plan: Plan) -> None:
-    """Raise Unsupported where a further command of this plan can have no terminal."""
-    if find_quirks(plan.runtime.name, plan.runtime.version).user_kernel:
-        raise Unsupported(
-            f"a further command has no terminal on {plan.runtime.name}",
-            why="its kernel lets none out that is made inside",
-            remedy="leave -t out, or use crun, runc or youki; ocisbx run -t has one",
-        )
-
-
 def _types_for(plan: Plan) -> tuple[type[PayloadStdio], type[SideExecution]]:
     if not plan.terminal:
         return PayloadStdio, SideExecution
+    if find_quirks(plan.runtime.name, plan.runtime.version).user_kernel:
+        from ocisbx.backends.beside_relayed import (  # noqa: PLC0415 -- for these terminals
+            RelayedStdio,
+            SideRelayedExecution,
+        )
+
+        return RelayedStdio, SideRelayedExecution
     from ocisbx.backends.beside_terminal import SideTerminalExecution  # noqa: PLC0415 -- for terminals
     from ocisbx.backends.terminal import TerminalStdio  # noqa: PLC0415 -- as above
 

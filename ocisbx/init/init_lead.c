@@ -15,7 +15,10 @@ static void wait_for_go(struct init *init)
 		if (received == RECEIVED_PACKET && packet.header.type == OSBX_TYPE_GO &&
 		    !packet.fd_count)
 			return;
-		if (received != RECEIVED_NOTHING)
+		if (received == RECEIVED_PACKET && packet.header.type == OSBX_TYPE_RESIZE &&
+		    !packet.fd_count)
+			relay_resize(init, packet.body.first, packet.body.second);
+		else if (received != RECEIVED_NOTHING)
 			abandon(init, received == RECEIVED_PACKET ? RECEIVED_MALFORMED : received);
 		while (next_signal(init))
 			;
@@ -23,7 +26,7 @@ static void wait_for_go(struct init *init)
 	}
 }
 
-static void give_terminal(struct init *init)
+static void give_terminal(struct init *init, struct packet *packet)
 {
 	long controller = terminal_open();
 
@@ -33,9 +36,15 @@ static void give_terminal(struct init *init)
 		wait_for_end(init);
 		sys_exit(EXIT_FAILED);
 	}
-	report_terminal((int)controller);
-	SYS1(close, controller);
 	init->launch.terminal = TERMINAL_SESSION;
+	if (packet->run.flags & OSBX_GO_STDIN) {
+		relay_between(init, (int)controller, packet->fds[0]);
+		packet->fds[0] = NO_DESCRIPTOR;
+		init->launch.stdio[0] = NO_DESCRIPTOR;
+	} else {
+		report_terminal((int)controller);
+		SYS1(close, controller);
+	}
 	wait_for_go(init);
 }
 
@@ -62,11 +71,12 @@ _Noreturn static void lead(struct init *init, struct packet *packet, const struc
 	if (!run_prepare(&init->launch, packet, fds->store))
 		abandon(init, RECEIVED_MALFORMED);
 	if (packet->run.flags & OSBX_GO_TERMINAL)
-		give_terminal(init);
+		give_terminal(init, packet);
 	failed = start_command(init, packet);
 	if (failed)
 		sys_exit(failed);
 	watch_payload(init);
+	relay_finish(init);
 	reap(&init->reaper);
 	report_exited(&init->reaper);
 	wait_for_end(init);

@@ -47,6 +47,7 @@ class Type(IntEnum):
     END = 3
     RUN = 4
     TIE = 5
+    RESIZE = 6
     READY = 16
     STARTED = 17
     FAILED = 18
@@ -59,7 +60,8 @@ class GoFlag(IntFlag):
 
     With RUN only: STORED, its strings are in a file; CHANNEL, it reports over a socket of its own.
     TERMINAL: all three are a terminal; with GO the one that the runtime gave the init, with RUN and
-    CHANNEL one that the init makes, whose controlling end it sends: GO then starts the command.
+    CHANNEL one that the init makes, whose controlling end it sends; with STDIN too it relays that
+    through the socket that comes as stdin. GO then starts the command.
     """
 
     STDIN = 1
@@ -150,6 +152,13 @@ class Tie(NamedTuple):
     """With a pipe's read end: when nobody can write to it any more, the driver has ended."""
 
 
+class Resize(NamedTuple):
+    """The size of a terminal that is relayed."""
+
+    rows: int
+    columns: int
+
+
 class Ready(NamedTuple):
     """The init waits for GO; `features` is what it can do beyond version 1."""
 
@@ -189,7 +198,7 @@ class Terminal(NamedTuple):
     """With the controlling end of a command's terminal; the command waits for GO."""
 
 
-Order: TypeAlias = Go | Run | Signal | End | Tie
+Order: TypeAlias = Go | Run | Signal | End | Tie | Resize
 Report: TypeAlias = Ready | Started | Failed | Exited | Terminal
 Packet: TypeAlias = Order | Report
 
@@ -200,6 +209,7 @@ _TYPE_OF: Final[dict[type[Packet], Type]] = {
     Signal: Type.SIGNAL,
     End: Type.END,
     Tie: Type.TIE,
+    Resize: Type.RESIZE,
     Ready: Type.READY,
     Started: Type.STARTED,
     Failed: Type.FAILED,
@@ -225,7 +235,7 @@ def _encode_body(packet: Packet) -> bytes:
     match packet:
         case Exited(kind, status, wall_ns, signals, payload, total):
             return _EXITED.pack(kind, status, wall_ns, signals, 0, *payload, *total)
-        case Signal() | Failed():
+        case Signal() | Failed() | Resize():
             return _PAIR.pack(*packet)
         case Go() | Ready() | Started():
             return _PAIR.pack(packet[0], 0)
@@ -264,8 +274,8 @@ def _decode_body(kind: Type, body: bytes) -> Packet:
     if kind is Type.RUN:
         return _decode_run(body)
     first, second = _PAIR.unpack(body)
-    if kind is Type.FAILED:
-        return Failed(Stage(first), second)
+    if kind in _PAIRS:
+        return _PAIRS[kind](first, second)
     if kind is Type.SIGNAL and 0 < first <= _SIGNAL_MAX:
         return Signal(first, Target(second))
     if kind in _SINGLES and not second:
@@ -296,6 +306,10 @@ def _go(flags: int) -> Go:
     return Go(GoFlag(flags))
 
 
+_PAIRS: Final[dict[Type, Callable[[int, int], Packet]]] = {
+    Type.FAILED: lambda stage, number: Failed(Stage(stage), number),
+    Type.RESIZE: Resize,
+}
 # Packets of one number; the second of the pair is reserved, and 0.
 _SINGLES: Final[dict[Type, Callable[[int], Packet]]] = {
     Type.GO: _go,

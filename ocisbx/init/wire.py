@@ -19,6 +19,7 @@ from ocisbx.init.protocol import (
     Order,
     ProtocolError,
     Report,
+    Resize,
     Run,
     Signal,
     Target,
@@ -161,6 +162,11 @@ def send_signal(sock: socket.socket, signo: int, target: Target = Target.PAYLOAD
     sock.send(encode(Signal(signo, target)), socket.MSG_NOSIGNAL)
 
 
+def send_resize(sock: socket.socket, rows: int, columns: int) -> None:
+    """Gives a relayed terminal this size. Raises OSError."""
+    sock.send(encode(Resize(rows, columns)), socket.MSG_NOSIGNAL)
+
+
 def send_tie(sock: socket.socket, pipe: int) -> None:
     """Has the init take the end of file of this pipe as its driver's end. Raises OSError."""
     _send(sock, Tie(), [pipe])
@@ -192,7 +198,7 @@ def receive(sock: socket.socket, flags: int = 0) -> Received | None:
         if got & socket.MSG_TRUNC:
             raise ProtocolError(f"report socket: packet longer than {_PACKET_ROOM} bytes")
         packet, command = decode(data)
-        if isinstance(packet, Go | Run | Signal | End | Tie):
+        if isinstance(packet, Go | Run | Signal | End | Tie | Resize):
             raise ProtocolError(f"report socket: the init sent {type(packet).__name__}")
         kept = isinstance(packet, Terminal)
         return Received(packet, command, pid, tuple(descriptors) if kept else ())

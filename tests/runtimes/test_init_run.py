@@ -50,14 +50,26 @@ def shell(source: str, *, directory: str = "", environment: tuple[str, ...] = ()
 class Side:
     """A further command in a container: its channel and the read end of its stdout."""
 
-    def __init__(self, container: Container, command: Command, *, terminal: bool = False) -> None:
+    def __init__(
+        self,
+        container: Container,
+        command: Command,
+        *,
+        terminal: bool = False,
+        through: int | None = None,
+    ) -> None:
         self.sock, theirs = wire.report_socketpair()
         self.sock.settimeout(TIMEOUT_S)
         self.out, write = os.pipe()
         stdout = None if terminal else write
         with theirs:
             wire.send_run(
-                container.sock, command, stdout=stdout, channel=theirs.fileno(), terminal=terminal
+                container.sock,
+                command,
+                stdin=through,
+                stdout=stdout,
+                channel=theirs.fileno(),
+                terminal=terminal,
             )
         os.close(write)
 
@@ -279,6 +291,88 @@ def test_out_of_turn_before_the_terminal_is_used(
         side.sock.send(protocol.encode(packet))
         assert wire.receive(side.sock) is None
     assert told(session, "ls /tmp") == b""
+
+
+class Relayed(Side):
+    """A command on a terminal that its leader relays; `near` is our end."""
+
+    def __init__(self, container: Container, source: str) -> None:
+        self.near, far = socket.socketpair()
+        self.near.settimeout(TIMEOUT_S)
+        with far:
+            super().__init__(container, shell(source), terminal=True, through=far.fileno())
+        wire.send_resize(self.sock, 12, 34)
+        wire.send_go(self.sock, terminal=True)
+
+    def shown(self, until: bytes) -> bytes:
+        found = b""
+        while until not in found:
+            data = self.near.recv(65536)
+            assert data, found
+            found += data
+        return found
+
+
+@every_runtime
+def test_a_terminal_is_relayed(session: Container) -> None:
+    source = "trap 'stty size' WINCH; tty; stty size; read x; echo got $x; while read y; do :; done"
+    with Relayed(session, source) as side, side.near:
+        side.expect(Started)
+        shown = side.shown(b"12 34\r\n")
+        assert shown.startswith(b"/dev/pts/")
+        side.near.sendall(b"this\n")
+        side.shown(b"got this\r\n")
+        wire.send_resize(side.sock, 40, 100)
+        side.shown(b"40 100\r\n")
+        # Ctrl-C is the foreground's.
+        side.near.sendall(b"\x03")
+        assert side.finish().status == signal.SIGINT
+
+
+@every_runtime
+def test_a_flood_waits_for_who_reads_and_comes_whole(session: Container) -> None:
+    with Relayed(session, "stty -onlcr; seq 60000; echo end") as side, side.near:
+        side.expect(Started)
+        time.sleep(0.5)
+        shown = side.shown(b"end\n")
+        assert shown == b"".join(b"%d\n" % n for n in range(1, 60001)) + b"end\n"
+        assert side.finish().status == 0
+
+
+@every_runtime
+def test_what_is_typed_waits_for_who_reads(session: Container) -> None:
+    source = "stty raw -echo; echo up; sleep 0.5; head -c 200000 | cksum; exit 4"
+    with Relayed(session, source) as side, side.near:
+        side.expect(Started)
+        side.shown(b"up")
+        side.near.sendall(b"x" * 200000)
+        assert b" 200000" in side.shown(b" 200000")
+        assert side.finish().status == 4
+
+
+@every_runtime
+def test_the_end_of_who_types_is_not_the_commands(session: Container) -> None:
+    with Relayed(session, "echo up; sleep 0.5; echo still here") as side, side.near:
+        side.expect(Started)
+        side.near.shutdown(socket.SHUT_WR)
+        side.shown(b"still here\r\n")
+        assert side.finish().status == 0
+
+
+@one_native
+@pytest.mark.parametrize("relayed", [True, False])
+def test_a_resize_with_a_descriptor_ends_the_command(relayed: bool, session: Container) -> None:
+    side: Side
+    if relayed:
+        side = Relayed(session, "sleep 74")
+        side.near.close()
+    else:
+        side = Side(session, shell("sleep 74"))
+    with side:
+        side.expect(Started)
+        socket.send_fds(side.sock, [protocol.encode(protocol.Resize(1, 1))], [0])
+        assert wire.receive(side.sock) is None
+    assert told(session, "echo lives") == b"lives\n"
 
 
 @every_native
