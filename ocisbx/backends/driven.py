@@ -87,6 +87,15 @@ class Driven:
             self._turn(until)
         return self.verdict
 
+    @property
+    def speakers(self) -> list[int]:
+        """What is readable as soon as there is something to be heard."""
+        return [one.descriptor for one in self._watched()]
+
+    def attend(self) -> None:
+        """Deal with what is there now, without waiting."""
+        self._turn(time.monotonic())
+
     def kill(self, number: int) -> None:
         """Signal the payload's process; from any thread."""
         self._wishes.add(lambda: self._send(number, protocol.Target.PAYLOAD))

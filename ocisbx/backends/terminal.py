@@ -179,6 +179,20 @@ class OnTerminal(Driven):
         assert isinstance(self.stdio, TerminalStdio)
         return self.stdio
 
+    def wait_started(self) -> None:
+        """Drive it until its payload runs, or never will."""
+        while self.verdict is None and not self._started:
+            self._turn(None)
+
+    @property
+    def due_at(self) -> float:
+        """When it has to be attended to, whatever is heard until then (time.monotonic())."""
+        return min((at for at in self._moments() if at is not None), default=float("inf"))
+
+    def end_output(self) -> None:
+        """More was shown than may be; from any thread."""
+        self._wishes.add(lambda: self.end_now(Reason.OUTPUT))
+
     def resize(self, size: Size) -> None:
         """From any thread, as long as the terminal is there."""
         self._wishes.add(lambda: self._set_size(size))
@@ -203,20 +217,6 @@ class TerminalExecution(OnTerminal, OciExecution):
         """As OciExecution's. Raises TerminalError: there is no place for the console socket."""
         self._console = ConsoleSocket(self._bundle.path)
         super().start()
-
-    def wait_started(self) -> None:
-        """Drive it until its payload runs, or never will."""
-        while self.verdict is None and not self._started:
-            self._turn(None)
-
-    @property
-    def due_at(self) -> float:
-        """When it has to be attended to, whatever is heard until then (time.monotonic())."""
-        return min((at for at in self._moments() if at is not None), default=float("inf"))
-
-    def end_output(self) -> None:
-        """More was shown than may be; from any thread."""
-        self._wishes.add(lambda: self.end_now(Reason.OUTPUT))
 
     def close(self) -> None:
         """As OciExecution's."""

@@ -360,10 +360,10 @@ def test_the_end_of_who_types_is_not_the_commands(session: Container) -> None:
 
 
 @one_native
-@pytest.mark.parametrize("relayed", [True, False])
-def test_a_resize_with_a_descriptor_ends_the_command(relayed: bool, session: Container) -> None:
+@pytest.mark.parametrize("kind", ["relayed", "plain"])
+def test_a_resize_with_a_descriptor_ends_the_command(kind: str, session: Container) -> None:
     side: Side
-    if relayed:
+    if kind == "relayed":
         side = Relayed(session, "sleep 74")
         side.near.close()
     else:
