@@ -315,7 +315,9 @@ class Relayed(Side):
 
 @every_runtime
 def test_a_terminal_is_relayed(session: Container) -> None:
-    source = "trap 'stty size' WINCH; tty; stty size; read x; echo got $x; while read y; do :; done"
+    # A signal would end `read`.
+    loop = "while :; do sleep 0.05; done"
+    source = f"trap 'stty size' WINCH; tty; stty size; read x; echo got $x; {loop}"
     with Relayed(session, source) as side, side.near:
         side.expect(Started)
         shown = side.shown(b"12 34\r\n")
