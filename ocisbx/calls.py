@@ -11,7 +11,7 @@ from ocisbx.backends.base import Call
 from ocisbx.backends.oci import OciBackend
 from ocisbx.capture import check_input
 from ocisbx.cgroup.box import limit_name
-from ocisbx.errors import CgroupError, InvalidState, OcisbxError, Unsupported
+from ocisbx.errors import CgroupError, InvalidState, OcisbxError
 from ocisbx.outcome import Failure
 from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
@@ -153,15 +153,6 @@ def conclude(told: Told, started_at: str, *, resolve_s: float, audit: bool) -> R
     if audit:
         note(result, told.plan)
     return result
-
-
-def refuse_terminal(plan: Plan, where: str) -> None:
-    """Raise Unsupported where a plan wants a terminal that nobody would hold."""
-    if plan.terminal:
-        raise Unsupported(
-            f"{where} has no terminal in this version",
-            remedy="leave -t (`terminal`) out, or use ocisbx run -it, or Sandbox.spawn",
-        )
 
 
 def note(result: RunResult, plan: Plan) -> None:

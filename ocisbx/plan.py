@@ -247,6 +247,7 @@ class Plan(NamedTuple):
             covers=(),
             verified=(),
             warnings=(),
+            terminal=False,
         )
 
     def policy(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.backends.keeper import KEEPER
 from ocisbx.backends.oci import set_up
-from ocisbx.backends.terminal import TerminalExecution
+from ocisbx.backends.terminal import OnTerminal
 from ocisbx.calls import (
     Renewal,
     Told,
@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
 
 class Started(NamedTuple):
-    """An execution whose payload runs, or has ended, and all that goes with its end."""
+    """An execution whose payload runs, or has ended, and all that goes with its end. `explain`
+    raises what its verdict cannot say."""
 
     plan: Plan
-    execution: TerminalExecution
+    execution: OnTerminal
     stack: contextlib.ExitStack
+    explain: Callable[[], object] = lambda: None
 
 
 class Spawned:
@@ -49,7 +51,7 @@ class Spawned:
     def __init__(
         self, started: Started, call: Call, started_at: str, *, resolve_s: float, audit: bool
     ) -> None:
-        self._plan, self._execution, self._stack = started
+        self._plan, self._execution, self._stack, self._explain = started
         self._call = call
         self._started_at = started_at
         self._resolve_s = resolve_s
@@ -131,6 +133,7 @@ class Spawned:
     def _conclude(self) -> RunResult:
         execution = self._execution
         with self._stack:
+            self._explain()
             captured = execution.stdio.finish(keep=False)
         execution.clock.cleaned = time.monotonic()
         verdict = execution.verdict
@@ -198,7 +201,7 @@ def _start(plan: Plan, call: Call, slot: Slot | None, outer: contextlib.ExitStac
     """With a stack of its own, which is the outer one's to close where nobody has."""
     stack = outer.enter_context(contextlib.ExitStack())
     execution = set_up(stack, plan, call)
-    assert isinstance(execution, TerminalExecution)
+    assert isinstance(execution, OnTerminal)
     if slot is not None:
         slot.note(execution.id)
     execution.wait_started()

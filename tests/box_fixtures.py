@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ocisbx.background.container import Container
+from ocisbx.background.leftovers import collect
 from tests.box import RUNTIME_IDS, RUNTIMES, Box, nothing_leaks
 
 if TYPE_CHECKING:
@@ -35,3 +37,15 @@ def box(
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
     yield from (made for _ in nothing_leaks(made))
+
+
+@pytest.fixture
+def yard(box: Box) -> Iterator[Box]:
+    """A box in which nothing of a test's containers is left, once they are removed."""
+    yield box
+    for container in Container.all():
+        container.remove(force=True)
+    collect()
+    state = box.base / "state" / "ocisbx" / "containers"
+    controls = box.run_directory / "ocisbx" / "controls"
+    assert [*state.glob("*"), *controls.glob("*")] == []

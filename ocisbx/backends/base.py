@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
-    from ocisbx.terminal.transcript import Transcript
+    from ocisbx.terminal.transcript import Recorder
 
 # A runtime that has not started the container by then has hung, on an ordinary machine; on a slow
 # one it gets as many times more (probe.speed).
@@ -76,7 +76,7 @@ class Call(NamedTuple):
     # The caller reads and types by itself.
     holds_terminal: bool = False
     # Told what is shown and typed.
-    recorder: Transcript | None = None
+    recorder: Recorder | None = None
 
 
 class Clock:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ocisbx.backends.base import Call
     from ocisbx.backends.stdio import PayloadStdio
+    from ocisbx.errors import OcisbxError
     from ocisbx.outcome import Evidence
     from ocisbx.plan import Plan
 
@@ -54,8 +55,12 @@ class SideExecution(Driven):
         finally:
             theirs.close()
         stdio.release()
-        self._init.started()
         self._begin()
+        self._set_off()
+
+    def _set_off(self) -> None:
+        """The command starts."""
+        self._init.started()
         self._tell(Step.CREATED)
 
     def _count(self) -> None:
@@ -79,6 +84,7 @@ class SideExecution(Driven):
                     stderr=self.stdio.stderr,
                     combine=self._plan.combine,
                     channel=channel,
+                    terminal=self.stdio.is_terminal,
                 )
             except BlockingIOError:
                 left_s = give_up_at - time.monotonic()
@@ -87,6 +93,9 @@ class SideExecution(Driven):
                 poller.poll(left_s * 1000)
             else:
                 return
+
+    # What was wrong with what the container's init sent.
+    wrong: OcisbxError | None = None
 
     @property
     def refused_at(self) -> StartFailure | None:

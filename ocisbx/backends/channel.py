@@ -102,6 +102,18 @@ class InitChannel:
         self.started()
         return True
 
+    def resize(self, rows: int, columns: int) -> None:
+        """Of a terminal that is relayed."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                wire.send_resize(self._socket, rows, columns)
+
+    def let_start(self) -> None:
+        """The command has its terminal."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                wire.send_go(self._socket, terminal=True)
+
     def started(self) -> None:
         """It has been told: signals that came before are sent now."""
         self._going = True

@@ -7,6 +7,7 @@ do something else meanwhile runs it in a thread.
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import time
@@ -85,6 +86,15 @@ class Driven:
                 return None
             self._turn(until)
         return self.verdict
+
+    @property
+    def speakers(self) -> list[int]:
+        """What is readable as soon as there is something to be heard."""
+        return [one.descriptor for one in self._watched()]
+
+    def attend(self) -> None:
+        """Deal with what is there now, without waiting."""
+        self._turn(time.monotonic())
 
     def kill(self, number: int) -> None:
         """Signal the payload's process; from any thread."""
@@ -224,6 +234,8 @@ class Driven:
             self._started = True
             self.payload_pid = packet.pid
             self._tell(Step.RUNNING)
+        elif isinstance(packet, protocol.Terminal):
+            self._on_terminal(received.descriptors)
         elif isinstance(packet, protocol.Failed):
             self._on_report(StartFailure(packet.stage, packet.errno))
         else:
@@ -240,6 +252,11 @@ class Driven:
     def _on_ready(self, pid: int) -> None:
         """A container is there."""
 
+    def _on_terminal(self, descriptors: tuple[int, ...]) -> None:
+        """A command has a terminal; these are ours from now on. Nobody asked for one."""
+        for descriptor in descriptors:
+            os.close(descriptor)
+
     def _begin(self) -> None:
         """The payload may start: its time counts from here."""
         self._ready = True
@@ -250,7 +267,9 @@ class Driven:
     def _command(self) -> Command:
         """The call, for an init that was started without one."""
         call = self._call
-        environment = self._plan.payload_environment(call.environment, call.extra_environment)
+        environment = self._plan.payload_environment(
+            call.environment, call.extra_environment, call.term
+        )
         return Command(call.argv, environment, call.workdir or "", *(call.user or ()))
 
     def _on_report(self, report: End | StartFailure) -> None:

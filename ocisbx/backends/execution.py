@@ -154,15 +154,6 @@ class OciExecution(Driven):
         return self._started
 
     @property
-    def speakers(self) -> list[int]:
-        """What is readable as soon as the container has something to say."""
-        return [one.descriptor for one in self._watched()]
-
-    def attend(self) -> None:
-        """Deal with what it says now, without waiting."""
-        self._turn(time.monotonic())
-
-    @property
     def init_socket(self) -> int:
         """Where the container takes orders, to be given away with it."""
         return self._init.fileno()

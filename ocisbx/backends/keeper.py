@@ -15,7 +15,7 @@ from ocisbx.command import LOOK_S
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ocisbx.backends.terminal import TerminalExecution
+    from ocisbx.backends.terminal import OnTerminal
 
     # Told how an execution ended: None, or what its loop raised.
     OnEnd = Callable[[BaseException | None], None]
@@ -32,11 +32,11 @@ class Keeper:
 
     def _start_empty(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[TerminalExecution, OnEnd] = {}
+        self._kept: dict[OnTerminal, OnEnd] = {}
         self._thread: threading.Thread | None = None
         self._wake = -1
 
-    def keep(self, execution: TerminalExecution, on_end: OnEnd) -> None:
+    def keep(self, execution: OnTerminal, on_end: OnEnd) -> None:
         """From now on it is the thread's, which calls `on_end` when there is a verdict."""
         with self._lock:
             if self._thread is None:
@@ -79,7 +79,7 @@ class Keeper:
                 if one in heard or one.due_at <= now:
                     self._attend(one)
 
-    def _all(self) -> list[TerminalExecution] | None:
+    def _all(self) -> list[OnTerminal] | None:
         """What there is to drive; None: nothing, and the thread ends."""
         with self._lock:
             if self._kept:
@@ -88,7 +88,7 @@ class Keeper:
             self._thread, self._wake = None, -1
             return None
 
-    def _attend(self, execution: TerminalExecution) -> None:
+    def _attend(self, execution: OnTerminal) -> None:
         error: BaseException | None = None
         try:
             execution.attend()

@@ -8,7 +8,7 @@ import os
 import select
 from typing import TYPE_CHECKING
 
-from ocisbx.backends.driven import Watched
+from ocisbx.backends.driven import Driven, Watched
 from ocisbx.backends.execution import OciExecution
 from ocisbx.backends.stdio import PayloadStdio, make_sink
 from ocisbx.capture import InputFeeder, OutputStream
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ocisbx.capture import Sink
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
-    from ocisbx.terminal.transcript import Transcript
+    from ocisbx.terminal.transcript import Recorder
 
 # After the payload's end: more than a terminal can hold (n_tty.c 4 KiB, its flip buffers 64 KiB).
 DRAIN_BYTES = 1 << 20
@@ -41,7 +41,7 @@ DRAIN_BYTES = 1 << 20
 class TerminalStream(OutputStream):
     """What a payload shows; the end is that nobody has its terminal open."""
 
-    recorder: Transcript | None = None
+    recorder: Recorder | None = None
 
     def drain(self) -> None:
         """Everything that the terminal holds: who wrote there is dead, so it is bounded."""
@@ -64,7 +64,7 @@ class TerminalStream(OutputStream):
 class TerminalFeeder(InputFeeder):
     """Types what the caller gives; at its end, what the terminal takes for the end of a file."""
 
-    def __init__(self, fd: int, source: bytes | int, recorder: Transcript | None) -> None:
+    def __init__(self, fd: int, source: bytes | int, recorder: Recorder | None) -> None:
         """As InputFeeder; a source that is a terminal types that itself."""
         self._recorder = recorder
         self._last = b"\n"
@@ -90,8 +90,12 @@ class TerminalFeeder(InputFeeder):
             return
         self._ended = True
         # A first one sends a line that is not ended; the next is the end (termios(3), VEOF).
-        end = get_modes(self._fd).end_of_file
+        end = self._end_of_file()
         self._rest = memoryview(end if self._last == b"\n" else end * 2)
+
+    def _end_of_file(self) -> bytes:
+        assert self._fd is not None
+        return get_modes(self._fd).end_of_file
 
 
 class TerminalStdio(PayloadStdio):
@@ -119,7 +123,7 @@ class TerminalStdio(PayloadStdio):
         """
         self.controller_fd = controller_fd
         os.set_blocking(controller_fd, False)
-        set_size(controller_fd, Size(*(self._call.size or DEFAULT_SIZE)))
+        self._set_first_size()
         if self._sink is None:
             return
         sink, self._sink = self._sink, None
@@ -134,9 +138,13 @@ class TerminalStdio(PayloadStdio):
         stream.recorder = self._call.recorder
         self.streams.append(stream)
         if self._call.stdin is not None:
-            self.feeder = TerminalFeeder(
-                os.dup(controller_fd), self._call.stdin, self._call.recorder
-            )
+            self.feeder = self._feed(self._call.stdin)
+
+    def _feed(self, source: bytes | int) -> TerminalFeeder:
+        return TerminalFeeder(os.dup(self.controller_fd), source, self._call.recorder)
+
+    def _set_first_size(self) -> None:
+        set_size(self.controller_fd, Size(*(self._call.size or DEFAULT_SIZE)))
 
     def count(self, size: int) -> bool:
         """So many bytes more were read by a caller that holds the terminal; whether that is more
@@ -162,25 +170,14 @@ class TerminalStdio(PayloadStdio):
             os.close(descriptor)
 
 
-class TerminalExecution(OciExecution):
-    """As OciExecution, for a payload on a terminal.
-
-    A runtime that detaches has ended by then: the container's end is that of its init.
-    """
-
-    _console: ConsoleSocket | None = None
-    _terminal_wrong = ""
+class OnTerminal(Driven):
+    """What executions have in common whose stdio is a terminal."""
 
     @property
     def terminal(self) -> TerminalStdio:
         """Its stdio."""
         assert isinstance(self.stdio, TerminalStdio)
         return self.stdio
-
-    def start(self) -> None:
-        """As OciExecution's. Raises TerminalError: there is no place for the console socket."""
-        self._console = ConsoleSocket(self._bundle.path)
-        super().start()
 
     def wait_started(self) -> None:
         """Drive it until its payload runs, or never will."""
@@ -192,13 +189,34 @@ class TerminalExecution(OciExecution):
         """When it has to be attended to, whatever is heard until then (time.monotonic())."""
         return min((at for at in self._moments() if at is not None), default=float("inf"))
 
+    def end_output(self) -> None:
+        """More was shown than may be; from any thread."""
+        self._wishes.add(lambda: self.end_now(Reason.OUTPUT))
+
     def resize(self, size: Size) -> None:
         """From any thread, as long as the terminal is there."""
         self._wishes.add(lambda: self._set_size(size))
 
-    def end_output(self) -> None:
-        """More was shown than may be; from any thread."""
-        self._wishes.add(lambda: self.end_now(Reason.OUTPUT))
+    def _set_size(self, size: Size) -> None:
+        if self.terminal.controller_fd >= 0 and self.verdict is None:
+            set_size(self.terminal.controller_fd, size)
+            if self._call.recorder is not None:
+                self._call.recorder.resized(size)
+
+
+class TerminalExecution(OnTerminal, OciExecution):
+    """As OciExecution, for a payload on a terminal.
+
+    A runtime that detaches has ended by then: the container's end is that of its init.
+    """
+
+    _console: ConsoleSocket | None = None
+    _terminal_wrong = ""
+
+    def start(self) -> None:
+        """As OciExecution's. Raises TerminalError: there is no place for the console socket."""
+        self._console = ConsoleSocket(self._bundle.path)
+        super().start()
 
     def close(self) -> None:
         """As OciExecution's."""
@@ -283,9 +301,3 @@ class TerminalExecution(OciExecution):
         self.verdict = Failure(
             "the runtime did not hand over the terminal", why or self.verdict.why
         )
-
-    def _set_size(self, size: Size) -> None:
-        if self.terminal.controller_fd >= 0 and self.verdict is None:
-            set_size(self.terminal.controller_fd, size)
-            if self._call.recorder is not None:
-                self._call.recorder.resized(size)

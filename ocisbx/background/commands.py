@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.beside import SideExecution
@@ -16,9 +17,17 @@ from ocisbx.background.packets import ask_orders
 from ocisbx.background.used import in_use
 from ocisbx.bundle.record import directory_of
 from ocisbx.calls import Told, conclude
-from ocisbx.errors import ConfigError, InvalidState, OcisbxError, RuntimeFailed
+from ocisbx.errors import (
+    ConfigError,
+    InvalidState,
+    OcisbxError,
+    RuntimeFailed,
+    TerminalError,
+    Unsupported,
+)
 from ocisbx.outcome import STAGES, Reason
 from ocisbx.plan import Plan
+from ocisbx.quirks import find_quirks
 from ocisbx.values import show, utc_text
 
 if TYPE_CHECKING:
@@ -27,12 +36,14 @@ if TYPE_CHECKING:
 
     from ocisbx.backends.base import Call
     from ocisbx.result import RunResult
+    from ocisbx.spawned import Spawned
 
 # Stages at which a command fails to start though the container is sound.
 REFUSALS: dict[int, tuple[type[OcisbxError], str]] = {
     1: (RuntimeFailed, "end what runs there, or allow more processes: limits.pids"),
     3: (ConfigError, "give a directory that is there, inside"),
     6: (ConfigError, "leave the user out, or give the container the right to change ids"),
+    7: (TerminalError, "it needs /dev/ptmx in the container, and Linux 4.13"),
 }
 
 
@@ -86,20 +97,8 @@ class Orders:
         plan = self.plan if timeout_s is None else self.plan._replace(timeout_s=timeout_s)
         plan.commands.check(call.argv)
         started_at = utc_text()
-        directory = directory_of(self.id)
         with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(in_use(directory))
-                execution = self._start(plan, call, directory)
-            except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
-                raise _ended(self.id) from error
-            except TimeoutError as error:
-                raise InvalidState(
-                    f"{self.id} takes no commands",
-                    why="its process 1 is stopped, or hangs",
-                    remedy=f"ocisbx rm -f {self.id} ends it",
-                ) from error
-            stack.callback(execution.close)
+            execution = self._begin(stack, plan, call)
             if hold is not None:
                 hold(execution)
             verdict = execution.wait()
@@ -109,8 +108,56 @@ class Orders:
         told = Told(plan, call, execution, verdict, captured)
         return conclude(told, started_at, resolve_s=0.0, audit=audit)
 
+    def spawn(self, call: Call, *, timeout_s: float | None = None, audit: bool = True) -> Spawned:
+        """Start one command on a terminal that the caller holds; as `run`, with its errors.
+
+        Raises:
+            Unsupported: no terminal comes out of the container's kernel.
+        """
+        from ocisbx.spawned import Spawned, Started  # noqa: PLC0415 -- for terminals only
+
+        plan = self.plan._replace(terminal=True)
+        if timeout_s is not None:
+            plan = plan._replace(timeout_s=timeout_s)
+        plan.commands.check(call.argv)
+        if _relays(plan):
+            raise Unsupported(
+                f"a further command has no terminal to be held on {plan.runtime.name}",
+                why="its kernel lets none out that is made inside",
+                remedy="use crun, runc or youki, or Sandbox.spawn",
+            )
+        started_at = utc_text()
+        with contextlib.ExitStack() as stack:
+            execution: Any = self._begin(stack, plan, call._replace(holds_terminal=True))
+            execution.wait_started()
+            if execution.verdict is not None:
+                self._explain(execution, call)
+            started = Started(
+                plan, execution, stack.pop_all(), partial(self._explain, execution, call)
+            )
+        return Spawned(started, call, started_at, resolve_s=0.0, audit=audit)
+
+    def _begin(self, stack: contextlib.ExitStack, plan: Plan, call: Call) -> SideExecution:
+        """Start it; its end, and whatever is left then, is the stack's."""
+        directory = directory_of(self.id)
+        try:
+            stack.enter_context(in_use(directory))
+            execution = self._start(plan, call, directory)
+        except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
+            raise _ended(self.id) from error
+        except TimeoutError as error:
+            raise InvalidState(
+                f"{self.id} takes no commands",
+                why="its process 1 is stopped, or hangs",
+                remedy=f"ocisbx rm -f {self.id} ends it",
+            ) from error
+        stack.callback(execution.close)
+        return execution
+
     def _explain(self, execution: SideExecution, call: Call) -> None:
         """Raise what was no end of the command's."""
+        if execution.wrong is not None:
+            raise execution.wrong
         refused = execution.refused_at
         if refused is not None and refused.stage in REFUSALS:
             kind, remedy = REFUSALS[refused.stage]
@@ -135,14 +182,15 @@ class Orders:
         execution: SideExecution
         command_id = new_id()
         began = time.monotonic()
-        stdio = PayloadStdio(
+        stdio_type, execution_type = _types_for(plan)
+        stdio = stdio_type(
             plan,
             call,
             directory,
             lambda: execution.end_now(Reason.OUTPUT),
             prefix=f"{command_id}.",
         )
-        execution = SideExecution(command_id, plan, call, stdio, self._cgroup)
+        execution = execution_type(command_id, plan, call, stdio, self._cgroup)
         execution.clock.started = began
         execution.clock.bundle_made = time.monotonic()
         try:
@@ -151,6 +199,27 @@ class Orders:
             execution.close()
             raise
         return execution
+
+
+def _relays(plan: Plan) -> bool:
+    """Whether a terminal that is made inside stays there."""
+    return find_quirks(plan.runtime.name, plan.runtime.version).user_kernel
+
+
+def _types_for(plan: Plan) -> tuple[type[PayloadStdio], type[SideExecution]]:
+    if not plan.terminal:
+        return PayloadStdio, SideExecution
+    if _relays(plan):
+        from ocisbx.backends.beside_relayed import (  # noqa: PLC0415 -- for these terminals
+            RelayedStdio,
+            SideRelayedExecution,
+        )
+
+        return RelayedStdio, SideRelayedExecution
+    from ocisbx.backends.beside_terminal import SideTerminalExecution  # noqa: PLC0415 -- for terminals
+    from ocisbx.backends.terminal import TerminalStdio  # noqa: PLC0415 -- as above
+
+    return TerminalStdio, SideTerminalExecution
 
 
 def _ended(container_id: str, when: str = "") -> InvalidState:

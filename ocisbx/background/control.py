@@ -39,7 +39,7 @@ MAX_CLIENTS = 128
 
 
 class Events:
-    """Descriptors and what is done when they can be read, behind one descriptor that polls."""
+    """Descriptors and what is done when they are ready, behind one descriptor that polls."""
 
     def __init__(self) -> None:
         self._poll = select.epoll()
@@ -48,8 +48,10 @@ class Events:
     def fileno(self) -> int:
         return self._poll.fileno()
 
-    def watch(self, descriptor: int, action: Callable[[], object]) -> None:
-        self._poll.register(descriptor, select.EPOLLIN)
+    def watch(
+        self, descriptor: int, action: Callable[[], object], events: int = select.EPOLLIN
+    ) -> None:
+        self._poll.register(descriptor, events)
         self._actions[descriptor] = action
 
     def forget(self, descriptor: int) -> None:

@@ -19,11 +19,11 @@ from ocisbx.background.request import (
     read_lines,
     send_request,
 )
-from ocisbx.calls import choose_again, launch_with_less, refuse_terminal
+from ocisbx.calls import choose_again, launch_with_less
 from ocisbx.cgroup.files import controllers_of
 from ocisbx.cgroup.place import settle
 from ocisbx.command import ENVIRONMENT, SpawnError, spawn
-from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed
+from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed, Unsupported
 from ocisbx.places import ensure, find_places
 from ocisbx.probe.cgroups import look
 from ocisbx.result import Captured, RunResult
@@ -53,7 +53,8 @@ HOME = os.path.dirname(os.path.dirname(HERE))
 class Options(NamedTuple):
     """How a container is brought into the background. `start`: at once, else it is created only.
     `parent`: a pidfd of the process whose end ends it; `idle_s`, `lifetime_s`,
-    `parent_id`: of a session; `tell` is told what takes long."""
+    `parent_id`: of a session; `keyboard`: its input are those who attach; `tell` is told what takes
+    long."""
 
     start: bool
     audit: bool = True
@@ -62,6 +63,7 @@ class Options(NamedTuple):
     idle_s: float | None = None
     lifetime_s: float | None = None
     parent_id: str = ""
+    keyboard: bool = False
     tell: Callable[[str], None] = lambda _: None
 
 
@@ -78,9 +80,10 @@ def launch(plan: Plan, call: Call, renewal: Renewal | None, options: Options) ->
     Raises:
         OcisbxError: it cannot be created, or started; nothing is left of it.
     """
-    refuse_terminal(plan, "a container in the background" if call.argv else "a session")
     if call.argv:
         plan.commands.check(call.argv)
+    else:
+        _refuse_terminal(plan)
 
     sweep()
 
@@ -104,6 +107,14 @@ def launch(plan: Plan, call: Call, renewal: Renewal | None, options: Options) ->
         return attempt(second)
 
 
+def _refuse_terminal(plan: Plan) -> None:
+    if plan.terminal:
+        raise Unsupported(
+            "a session has no terminal of its own",
+            remedy="leave -t (`terminal`) out; ocisbx session run -t gives one to a command",
+        )
+
+
 def _attempt(plan: Plan, call: Call, options: Options) -> str | NeverRan:
     stdin, borrowed = _input(call.stdin)
     inherited = [name for name in plan.inherit if name in call.environment]
@@ -123,6 +134,7 @@ def _attempt(plan: Plan, call: Call, options: Options) -> str | NeverRan:
         idle_s=options.idle_s,
         lifetime_s=options.lifetime_s,
         parent_id=options.parent_id,
+        keyboard=options.keyboard,
     )
     given = {STDIN_FD: stdin, PARENT_FD: options.parent}
     descriptors = {number: ours for number, ours in given.items() if ours is not None}

@@ -25,6 +25,8 @@ ORDERS_S: Final = 10.0
 _CREDENTIALS: Final = struct.Struct("3i")
 _SIGNALS: Final = frozenset(int(number) for number in signal.valid_signals())
 MAX_GRACE_S: Final = 1e9
+# struct winsize (ioctl_tty(2)).
+MAX_SIZE: Final = 65535
 
 
 class PacketError(OcisbxError):
@@ -69,6 +71,15 @@ def _is_grace(value: object) -> bool:
     return value is None or (type(value) in (int, float) and 0 <= value <= MAX_GRACE_S)  # type: ignore[operator]
 
 
+def _is_size(value: object) -> bool:
+    """null: the one who asks sees nothing."""
+    return value is None or (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(type(one) is int and 1 <= one <= MAX_SIZE for one in value)
+    )
+
+
 # Verb: what else the request holds, and how that is checked.
 MEMBERS: Final[dict[str, dict[str, Any]]] = {
     "start": {},
@@ -77,6 +88,7 @@ MEMBERS: Final[dict[str, dict[str, Any]]] = {
     "stop": {"grace_s": _is_grace},
     "usage": {},
     "orders": {},
+    "attach": {"size": _is_size},
 }
 
 
@@ -161,6 +173,22 @@ def ask_orders(container_id: str) -> tuple[dict[str, Any], socket.socket] | None
     """
     found = _exchange(container_id, "orders", {}, 1, ORDERS_S)
     return None if found is None or not found[1] else (found[0], socket.socket(fileno=found[1][0]))
+
+
+def ask_attach(
+    container_id: str, size: tuple[int, int] | None
+) -> tuple[dict[str, Any], socket.socket | None] | None:
+    """A connection to the terminal, or the input, of this container (`frames`), and what is told of
+    it; without a connection where it has neither; None: there is nobody to ask (any more).
+
+    Raises:
+        OcisbxError: what the supervisor says is wrong.
+    """
+    members = {"size": None if size is None else list(size)}
+    found = _exchange(container_id, "attach", members, 1, ORDERS_S)
+    if found is None:
+        return None
+    return found[0], socket.socket(fileno=found[1][0]) if found[1] else None
 
 
 def ask(container_id: str, verb: str, **members: Any) -> dict[str, Any] | None:  # noqa: ANN401 -- as JSON has them

@@ -44,6 +44,8 @@ class Request(NamedTuple):
     idle_s: float | None = None
     lifetime_s: float | None = None
     parent_id: str = ""
+    # The payload's input is what those type who attach.
+    keyboard: bool = False
 
     def to_json(self) -> str:
         return json.dumps(self._replace(plan=None)._asdict() | {"plan": self.plan.to_json()})  # type: ignore[arg-type]

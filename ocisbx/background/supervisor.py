@@ -34,6 +34,7 @@ from ocisbx.probe.processes import resident_bytes
 
 if TYPE_CHECKING:
     from ocisbx.backends.execution import OciExecution
+    from ocisbx.background.attaching import Attachments
     from ocisbx.background.control import Answer
     from ocisbx.result import RunResult
 
@@ -84,6 +85,7 @@ class Supervision:
         )
         self._events = Events()
         self._execution: OciExecution | None = None
+        self._attached: Attachments | None = None
         self._answers: list[Answer] = []
         self._wanted = request.start
         self._running = False
@@ -116,6 +118,8 @@ class Supervision:
             # On a disk that cannot even take this it counts as lost, which is true.
             write_ending(self._record, ending)
         self._answer({"ok": {}} if "result" in ending else {"error": ending["error"]})
+        if self._attached is not None:
+            self._attached.close()
         self._control.close()
 
     # ------------------------------------------------------------------------------ its directory
@@ -156,6 +160,7 @@ class Supervision:
         """What happened, as it is kept."""
         request = self._request
         times = TimesWriter(self._record.path)
+        keyboard = self._open_keyboard()
         call = Call(
             argv=request.argv,
             environment=request.environment,
@@ -163,11 +168,12 @@ class Supervision:
             name=request.name,
             id=self._record.id,
             keep_in=self._record.path,
-            stdin=request.stdin,
+            stdin=request.stdin if keyboard is None else keyboard,
             on_stdout=lambda data: times.took("stdout", len(data)),
             on_stderr=lambda data: times.took("stderr", len(data)),
             on_step=self._on_step,
             start_timeout_s=request.start_timeout_s,
+            recorder=self._attached if request.plan.terminal else None,
         )
         try:
             if not request.plan.holds():
@@ -188,6 +194,30 @@ class Supervision:
             return {"error": error_document(error)}
         return {"result": _document(result)}
 
+    def _open_keyboard(self) -> int | None:
+        """What comes from those who attach, as the payload's input; None: a terminal gets it, or
+        they type nothing."""
+        if not (self._request.plan.terminal or self._request.keyboard):
+            return None
+        from ocisbx.background.attaching import Attachments  # noqa: PLC0415 -- for those who have one
+
+        self._attached = Attachments(self._events)
+        if self._request.plan.terminal:
+            return None
+        # It has no end: others may attach.
+        read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(write_fd, False)
+        self._attached.open(write_fd)
+        return read_fd
+
+    def _open_terminal(self) -> None:
+        from ocisbx.backends.terminal import TerminalExecution  # noqa: PLC0415 -- loaded by then
+
+        execution = self._execution
+        if self._attached is None or not isinstance(execution, TerminalExecution):
+            return
+        self._attached.open(os.dup(execution.terminal.controller_fd), execution.resize)
+
     def _hold(self, execution: OciExecution) -> None:
         self._execution = execution
         execution.attended[self._events.fileno()] = self._events.turn
@@ -201,6 +231,8 @@ class Supervision:
         if step is not (Step.RUNNING if self._request.argv else Step.CREATED):
             return
         self._running = True
+        if self._request.plan.terminal:
+            self._open_terminal()
         with contextlib.suppress(OSError):
             write_started(self._record)
         self._answer({"ok": {}})
@@ -245,6 +277,8 @@ class Supervision:
             answer({"error": error_document(self._refusal("has been started already"))})
         elif self._execution is None or not self._running:
             answer({"error": error_document(self._refusal("has not been started"))})
+        elif verb == "attach":
+            self._attach(members["size"], answer)
         elif verb == "orders":
             plan = self._request.plan.for_commands().to_json()
             box = self._execution.box
@@ -257,6 +291,19 @@ class Supervision:
             answer({"ok": {"plan": plan, "cgroup": cgroup}}, orders)
         else:
             answer({"ok": self._act(self._execution, verb, members)})
+
+    def _attach(self, size: list[int] | None, answer: Answer) -> None:
+        told = {"terminal": self._request.plan.terminal}
+        if self._attached is None:
+            answer({"ok": told})
+            return
+        try:
+            theirs = self._attached.add(size)
+        except InvalidState as error:
+            answer({"error": error_document(error)})
+            return
+        with theirs:
+            answer({"ok": told}, theirs.fileno())
 
     def _act(self, execution: OciExecution, verb: str, members: dict[str, Any]) -> dict[str, Any]:
         if verb == "signal":

@@ -25,7 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "start": ("containers", "start containers that were created"),
     "wait": ("containers", "wait for a container in the background; ends as it does"),
     "logs": ("logs", "print what a container in the background has printed"),
-    "attach": ("logs", "print what a container prints from now on"),
+    "attach": ("attach", "sit down at a container in the background"),
     "exec": ("inside", "run a further command in a container in the background"),
     "cp": ("inside", "copy files into or out of a container in the background"),
     "stop": ("containers", "end containers in the background, gently"),

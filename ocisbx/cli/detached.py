@@ -51,7 +51,7 @@ FOREGROUND = {
     "posture": "ocisbx inspect --posture ID tells it of a container that runs",
     "dry-run": "leave -d out: nothing is run",
     "host": "leave -d out: nothing is run",
-    "transcript": "leave -d out: a container in the background has no terminal",
+    "transcript": "leave -d out; ocisbx logs tells what a terminal has shown",
     "keep-bundle": "ocisbx bundle make -o DIR keeps one",
 }
 
@@ -72,17 +72,16 @@ def detach(options: Mapping[str, Any], words: list[str], began: float, *, start:
     for key, remedy in FOREGROUND.items():
         if key in options:
             raise ConfigError(f"--{key} is for the foreground", remedy=remedy)
-    if "interactive" in options and os.isatty(STDIN):
-        raise ConfigError(
-            "a terminal cannot be the input of a container in the background",
-            remedy="leave -i out, or redirect the input from a file",
-        )
+    # A terminal of the caller's stays the caller's: who attaches types.
+    keyboard = "interactive" in options and os.isatty(STDIN)
     argv = check_command(words)
     if "name" in options:
         check_name(options["name"])
     with Interrupts(), parent_handle(options) as parent:
         plan = find_plan(options)
         call = make_call(options, argv, extra_environment(options))
+        if keyboard:
+            call = call._replace(stdin=None)
         made = launch(
             plan,
             call._replace(stdout=None, stderr=None),
@@ -92,6 +91,7 @@ def detach(options: Mapping[str, Any], words: list[str], began: float, *, start:
                 audit="no-audit" not in options,
                 resolve_s=time.monotonic() - began,
                 parent=parent,
+                keyboard=keyboard,
                 tell=say,
             ),
         )

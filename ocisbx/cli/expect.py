@@ -12,15 +12,23 @@ from ocisbx.cli.run_options import CONTAINER
 from ocisbx.documents import MAX_FILE_BYTES, read_file, show_path
 from ocisbx.errors import ConfigError
 from ocisbx.expect.file import parse_script
+from ocisbx.quantities import parse_seconds
 
 if TYPE_CHECKING:
+    from ocisbx.expect.handover import Attendant
     from ocisbx.expect.report import ScriptReport
     from ocisbx.expect.script import Script
+    from ocisbx.expect.terminal import Terminal
 
 EXPECT = Syntax(
     "ocisbx expect FILE.toml|- [OPTIONS] [-- COMMAND [ARG...]]",
     "",
-    (*CONTAINER, Option(("--dry-run",), "flag", "", ""), JSON),
+    (
+        *CONTAINER,
+        Option(("--dry-run",), "flag", "", ""),
+        JSON,
+        Option(("--wait-user",), "one", "SECONDS", ""),
+    ),
     page="""\
 usage: ocisbx expect FILE.toml|- [OPTIONS] [-- COMMAND [ARG...]]
 
@@ -30,6 +38,9 @@ container. COMMAND goes before the file's own.
 
   --dry-run    check the file, its patterns and keys; run nothing
   --json       print one object, and nothing else
+  --wait-user SECONDS
+               where a person is needed, and none sits here: how long to wait
+               for one to come by `ocisbx attach`
   RUN OPTIONS  those of `ocisbx run` that say what the container is
                (--workspace, -v, --network, --memory ...: ocisbx run --help)
 
@@ -75,8 +86,19 @@ def _run(script: Script, argv: list[str], options: dict[str, Any]) -> ScriptRepo
     from ocisbx.sandbox import Sandbox  # noqa: PLC0415
 
     secrets = load_secrets(script, os.environ)
+    given = options.get("wait-user")
+    wait_s = None if given is None else parse_seconds(given)
     with Interrupts(), Sandbox(build_config(options)).spawn(argv, size=script.size) as terminal:
-        return run_script(script, terminal, secrets)
+        return run_script(script, terminal, secrets, _attendant(terminal, wait_s))
+
+
+def _attendant(terminal: Terminal, wait_s: float | None) -> Attendant | None:
+    """Who brings a person to the terminal; None: nobody can be there."""
+    from ocisbx.cli.attend import FromElsewhere, InPlace, someone_sits_here  # noqa: PLC0415 -- as above
+
+    if someone_sits_here():
+        return InPlace(terminal)
+    return None if wait_s is None else FromElsewhere(terminal, wait_s)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

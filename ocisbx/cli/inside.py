@@ -17,7 +17,9 @@ from ocisbx.values import check_command, parse_user, show
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ocisbx.background.commands import Orders
     from ocisbx.background.container import Container
+    from ocisbx.result import RunResult
 
 FURTHER = (
     Option(("-e", "--env"), "many", "K[=V]", "add a variable; K alone: your value"),
@@ -25,6 +27,7 @@ FURTHER = (
     Option(("-w", "--workdir"), "one", "DIR", "where it starts"),
     Option(("-u", "--user"), "one", "UID:GID", "who it is inside"),
     Option(("-i", "--interactive"), "flag", "", "forward stdin, else it is empty"),
+    Option(("-t", "--tty"), "flag", "", "a terminal; -it: at your keyboard"),
     Option(("--timeout",), "one", "SECONDS", "then TERM, and KILL after the grace"),
     Option(("--json",), "flag", "", "print one RunResult object, and nothing else"),
 )
@@ -33,7 +36,7 @@ EXEC = Syntax(
     "Run a further command in a container in the background, under its limits and\n"
     "rules; exit codes as `run`. It ends with the container.",
     FURTHER,
-    ("ocisbx exec build ps aux", "ocisbx exec -i build sh < script"),
+    ("ocisbx exec build ps aux", "ocisbx exec -it build bash"),
     command=True,
 )
 CP = Syntax(
@@ -72,16 +75,29 @@ def carry_out(container: Container, options: Mapping[str, Any], argv: tuple[str,
     )
     with Interrupts() as interrupts, container.orders() as orders:
         interrupts.running = True
+        terminal = "tty" in options
         # The time limit of a session is each command's; any other container's is its own.
         timeout_s = orders.plan.timeout_s if container.record.is_session else None
         if "timeout" in options:
             timeout_s = parse_seconds(options["timeout"])
-        result = orders.under(timeout_s=timeout_s).run(call, hold=interrupts.hold)
+        there = orders.under(timeout_s=timeout_s, terminal=terminal)
+        if terminal:
+            result = _run_on_terminal(there, call, interrupts)
+        else:
+            result = there.run(call, hold=interrupts.hold)
     if capture:
         put(inert_json(result.to_dict()) + "\n")
     else:
         tell_end(result)
     return result.shell_exit_code
+
+
+def _run_on_terminal(orders: Orders, call: Call, interrupts: Interrupts) -> RunResult:
+    from ocisbx.cli.terminal import sit_down  # noqa: PLC0415 -- for terminals only
+
+    person, call, hold = sit_down(orders.plan, call, interrupts.hold, None)
+    with person:
+        return orders.run(call, hold=hold)
 
 
 def cp_main(arguments: list[str]) -> int:

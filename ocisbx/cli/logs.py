@@ -1,4 +1,4 @@
-"""`ocisbx logs` and `attach`: what containers in the background print."""
+"""`ocisbx logs`: what containers in the background print."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 from ocisbx.background.times import STREAMS, offsets_since, read_times
 from ocisbx.bundle.record import State, boot_s
 from ocisbx.capture import ForwardSink, read_at, tail
-from ocisbx.cli.containers import find, tell_end
+from ocisbx.cli.containers import find
 from ocisbx.cli.options import Option, Syntax, parse, wants_help
 from ocisbx.command import LOOK_S
-from ocisbx.errors import ConfigError, InvalidState
+from ocisbx.errors import ConfigError
 from ocisbx.probe.processes import boot_id
 from ocisbx.values import refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ocisbx.background.container import Container
 
 LOGS = Syntax(
@@ -31,13 +33,6 @@ LOGS = Syntax(
     ),
     ("ocisbx logs --tail 20 build", "ocisbx logs -f --since 10m build"),
 )
-ATTACH = Syntax(
-    "ocisbx attach ID|NAME",
-    "Print what a container in the background prints from now on, until it ends;\n"
-    "exit codes as `run`. Ctrl-C leaves it running.",
-    (),
-    ("ocisbx attach build",),
-)
 FOLLOW_S = 0.05
 BLOCK_BYTES = 1 << 18
 DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
@@ -49,7 +44,7 @@ def logs_main(arguments: list[str]) -> int:
     parsed = parse(LOGS, arguments)
     if wants_help(LOGS, parsed):
         return 0
-    container = find(_one(LOGS, parsed.words))
+    container = find(one_word(LOGS, parsed.words))
     lines = _count(parsed.options["tail"]) if "tail" in parsed.options else None
     offsets = dict.fromkeys(STREAMS, 0)
     if "since" in parsed.options:
@@ -59,25 +54,8 @@ def logs_main(arguments: list[str]) -> int:
     return 0
 
 
-def attach_main(arguments: list[str]) -> int:
-    """Print what comes, and end as the payload does."""
-    parsed = parse(ATTACH, arguments)
-    if wants_help(ATTACH, parsed):
-        return 0
-    container = find(_one(ATTACH, parsed.words))
-    if (state := container.state) is not State.RUNNING:
-        raise InvalidState(
-            f"{parsed.words[0]} is not running: it is {state.value}",
-            remedy="ocisbx logs shows what it has printed",
-        )
-    show(container, {name: _size(container, name) for name in STREAMS}, follow=True)
-    result = container.wait()
-    assert result is not None
-    tell_end(result)
-    return result.shell_exit_code
-
-
-def _one(syntax: Syntax, words: list[str]) -> str:
+def one_word(syntax: Syntax, words: list[str]) -> str:
+    """The ID or NAME. Raises ConfigError: there is none, or more."""
     if len(words) != 1:
         raise ConfigError("one ID or NAME expected", remedy=f"usage: {syntax.usage}")
     return words[0]
@@ -96,6 +74,11 @@ def _size(container: Container, stream: str) -> int:
         return 0
 
 
+def sizes(container: Container) -> dict[str, int]:
+    """How much was captured so far."""
+    return {name: _size(container, name) for name in STREAMS}
+
+
 def _last(container: Container, offsets: dict[str, int], lines: int | None) -> dict[str, int]:
     """Where the last lines begin, none of them before `offsets`."""
     if lines is None:
@@ -109,8 +92,19 @@ def _last(container: Container, offsets: dict[str, int], lines: int | None) -> d
     return begin
 
 
-def show(container: Container, offsets: dict[str, int], *, follow: bool) -> None:
-    """Print both captures from these offsets on; `follow`: until the container's end.
+def _rest() -> None:
+    time.sleep(FOLLOW_S)
+
+
+def show(
+    container: Container,
+    offsets: dict[str, int],
+    *,
+    follow: bool,
+    pause: Callable[[], None] = _rest,
+) -> None:
+    """Print both captures from these offsets on; `follow`: until the container's end, and `pause`
+    when nothing has come.
 
     Raises:
         BrokenPipeError: nobody reads any more.
@@ -133,7 +127,7 @@ def show(container: Container, offsets: dict[str, int], *, follow: bool) -> None
         if ended or not follow:
             return
         if not came:
-            time.sleep(FOLLOW_S)
+            pause()
 
 
 def _write(sink: ForwardSink, data: bytes) -> None:
@@ -155,7 +149,7 @@ def _since(container: Container, text: str) -> dict[str, int]:
     if moment_s is None:
         return dict.fromkeys(STREAMS, 0)
     found = offsets_since(read_times(container.record.path), moment_s)
-    return found or {stream: _size(container, stream) for stream in STREAMS}
+    return found or sizes(container)
 
 
 def since_boot_s(container: Container, text: str) -> float | None:

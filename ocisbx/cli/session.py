@@ -61,7 +61,7 @@ RUN = Syntax(
     "Run a command in a session, beside whatever else runs there; exit codes as\n`run`. "
     "What it leaves running stays, unless it is ended: then all of it is.",
     FURTHER,
-    ("ocisbx session run work -- make test", "ocisbx session run -i work -- sh < script"),
+    ("ocisbx session run work -- make test", "ocisbx session run -it work -- bash"),
     command=True,
 )
 LS = Syntax(

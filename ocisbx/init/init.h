@@ -76,6 +76,9 @@ long landlock_abi(void);
  * returns 0 (also where it has no Landlock) or a negative errno. */
 long landlock_confine(char **rules);
 
+/* A terminal of this container, which becomes our 0, 1 and 2; its controlling end, or a negative errno. */
+long terminal_open(void);
+
 /* init_selftest.c: returns the exit code. */
 int self_test(void);
 
@@ -84,6 +87,8 @@ unsigned long now_ns(void);
 int report_socket_given(void);
 void report_send(unsigned int type, unsigned int command, const void *body, unsigned int length);
 void report_pair(unsigned int type, unsigned int command, unsigned int first, unsigned int second);
+/* A command's terminal, to who drives it. */
+void report_terminal(int controller);
 /* In place of a leader that could not be made. */
 void report_failed(int channel, unsigned int stage, unsigned int error);
 enum received report_receive(struct packet *packet);
@@ -112,6 +117,8 @@ struct init {
 	int driven;
 	/* not process 1: only what descends from this process is its own to end */
 	int leads;
+	/* the command's terminal, to its driver */
+	int relays;
 	int signals;
 	int events;
 	/* a pipe whose end of file is the driver's end; 0: there is none */
@@ -160,6 +167,14 @@ void *memcpy(void *to, const void *from, unsigned long count);
 
 /* init_lead.c: a further command beside the container's own, in a process that leads it. */
 void start_leader(const struct init *init, struct packet *packet);
+
+/* init_relay.c: from now on what goes through the terminal goes through the driver's socket. */
+void relay_between(struct init *init, int controller, int socket);
+/* Passes on what can be; returns 0 when nothing of what was shown is left. */
+int relay_pass(const struct init *init);
+/* All that is shown when the command has ended; bounded. */
+void relay_finish(const struct init *init);
+void relay_resize(const struct init *init, unsigned int rows, unsigned int columns);
 
 /* init_tree.c: signals every process that descends from this one; returns how many there are. */
 unsigned int signal_descendants(int signo);

@@ -150,6 +150,8 @@ static void obey(struct init *init, struct packet *packet)
 {
 	if (packet->header.type == OSBX_TYPE_SIGNAL)
 		send_signal(init, packet);
+	else if (packet->header.type == OSBX_TYPE_RESIZE && init->leads && !packet->fd_count)
+		relay_resize(init, packet->body.first, packet->body.second);
 	else if (packet->header.type == OSBX_TYPE_RUN && !init->leads)
 		start_leader(init, packet);
 	else
@@ -163,6 +165,7 @@ void watch_payload(struct init *init)
 		enum received received = RECEIVED_NOTHING;
 		int signo;
 
+		relay_pass(init);
 		wait_event(init);
 		if (init->driven)
 			received = hear(init, &packet);

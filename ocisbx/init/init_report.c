@@ -39,7 +39,7 @@ int report_socket_given(void)
 }
 
 static void send_packet(int fd, unsigned int type, unsigned int command, const void *content,
-			unsigned int length)
+			unsigned int length, int descriptor)
 {
 	struct osbx_header header = {
 		.magic = OSBX_MAGIC,
@@ -50,13 +50,23 @@ static void send_packet(int fd, unsigned int type, unsigned int command, const v
 	};
 	struct iovec vectors[2] = { { &header, sizeof header }, { (void *)content, length } };
 	struct msghdr message = { .vectors = vectors, .vector_count = 2 };
+	union control control = { .header = {
+		.length = sizeof control.header + sizeof descriptor,
+		.level = SOL_SOCKET,
+		.type = SCM_RIGHTS,
+	} };
 
+	if (descriptor != NO_DESCRIPTOR) {
+		memcpy(control.room + sizeof control.header, &descriptor, sizeof descriptor);
+		message.control = &control;
+		message.control_length = sizeof control.header + sizeof(long);
+	}
 	SYS3(sendmsg, fd, &message, MSG_NOSIGNAL);
 }
 
 void report_send(unsigned int type, unsigned int command, const void *content, unsigned int length)
 {
-	send_packet(OSBX_REPORT_FD, type, command, content, length);
+	send_packet(OSBX_REPORT_FD, type, command, content, length, NO_DESCRIPTOR);
 }
 
 void report_pair(unsigned int type, unsigned int command, unsigned int first, unsigned int second)
@@ -66,11 +76,17 @@ void report_pair(unsigned int type, unsigned int command, unsigned int first, un
 	report_send(type, command, &pair, sizeof pair);
 }
 
+void report_terminal(int controller)
+{
+	send_packet(OSBX_REPORT_FD, OSBX_TYPE_TERMINAL, OSBX_COMMAND_PAYLOAD, 0, 0, controller);
+}
+
 void report_failed(int channel, unsigned int stage, unsigned int error)
 {
 	struct osbx_pair pair = { stage, error };
 
-	send_packet(channel, OSBX_TYPE_FAILED, OSBX_COMMAND_PAYLOAD, &pair, sizeof pair);
+	send_packet(channel, OSBX_TYPE_FAILED, OSBX_COMMAND_PAYLOAD, &pair, sizeof pair,
+		    NO_DESCRIPTOR);
 }
 
 void packet_close_fds(struct packet *packet)

@@ -41,3 +41,50 @@ long terminal_acquire(const struct launch *launch)
 	group = (int)SYS0(getpid);
 	return SYS3(ioctl, 0, TIOCSPGRP, &group);
 }
+
+/* gVisor knows no TIOCGPTPEER; its terminals have their names in a file system of its own. */
+static long open_by_number(int controller)
+{
+	char path[] = "/dev/pts/0000000000", *digit = path + sizeof path - 1;
+	unsigned int number = 0;
+	long result = SYS3(ioctl, controller, TIOCGPTN, &number);
+
+	if (result < 0)
+		return result;
+	do
+		*--digit = (char)('0' + number % 10);
+	while (number /= 10);
+	while (digit > path + sizeof "/dev/pts/" - 1)
+		*--digit = '/';
+	return SYS4(openat, AT_FDCWD, path, O_RDWR | O_NOCTTY | O_CLOEXEC, 0);
+}
+
+/* Without a path: whoever may write in the container's /dev cannot put another in its place. */
+static long open_peer(int controller)
+{
+	int locked = 0;
+	long result = SYS3(ioctl, controller, TIOCSPTLCK, &locked);
+
+	if (result >= 0)
+		result = SYS3(ioctl, controller, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	return result == -ENOTTY || result == -EINVAL ? open_by_number(controller) : result;
+}
+
+long terminal_open(void)
+{
+	long controller = SYS4(openat, AT_FDCWD, "/dev/ptmx",
+			       O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC, 0);
+	long terminal, result = 0;
+
+	if (controller < 0)
+		return controller;
+	terminal = open_peer((int)controller);
+	for (int fd = 0; terminal >= 0 && result >= 0 && fd < STDIO_COUNT; fd++)
+		result = SYS3(dup3, terminal, fd, 0);
+	if (terminal >= 0)
+		SYS1(close, terminal);
+	if (terminal >= 0 && result >= 0)
+		return controller;
+	SYS1(close, controller);
+	return terminal < 0 ? terminal : result;
+}

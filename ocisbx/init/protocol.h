@@ -17,12 +17,14 @@
 #define OSBX_TYPE_END 3
 #define OSBX_TYPE_RUN 4
 #define OSBX_TYPE_TIE 5
+#define OSBX_TYPE_RESIZE 6
 
 /* init -> driver */
 #define OSBX_TYPE_READY 16
 #define OSBX_TYPE_STARTED 17
 #define OSBX_TYPE_FAILED 18
 #define OSBX_TYPE_EXITED 19
+#define OSBX_TYPE_TERMINAL 20
 
 #define OSBX_COMMAND_CONTAINER 0
 #define OSBX_COMMAND_PAYLOAD 1
@@ -37,7 +39,8 @@
 /* RUN only: the strings come in a file, the command has a channel of its own */
 #define OSBX_GO_STORED 16
 #define OSBX_GO_CHANNEL 32
-/* GO only: stdin, stdout and stderr are the terminal that the runtime gave the init */
+/* stdin, stdout and stderr are a terminal: with GO the one that the runtime gave the init; with RUN
+ * and a channel one that is made for the command, and where stdin comes too relayed through that */
 #define OSBX_GO_TERMINAL 64
 
 #define OSBX_TARGET_PAYLOAD 0
@@ -83,7 +86,7 @@ struct osbx_run {
 /* longer strings come in a file */
 #define OSBX_RUN_ROOM 32768
 
-/* GO: flags, 0. SIGNAL: signo, target. READY: features, 0. STARTED: pid, 0. FAILED: stage, errno. */
+/* GO: flags, 0. RESIZE: rows, columns. SIGNAL: signo, target. READY: features, 0. STARTED: pid, 0. FAILED: stage, errno. */
 struct osbx_pair {
 	unsigned int first;
 	unsigned int second;

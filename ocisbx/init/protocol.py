@@ -47,17 +47,21 @@ class Type(IntEnum):
     END = 3
     RUN = 4
     TIE = 5
+    RESIZE = 6
     READY = 16
     STARTED = 17
     FAILED = 18
     EXITED = 19
+    TERMINAL = 20
 
 
 class GoFlag(IntFlag):
     """Which descriptors come with GO or RUN, in this order; COMBINE: stderr is the same as stdout.
 
     With RUN only: STORED, its strings are in a file; CHANNEL, it reports over a socket of its own.
-    With GO only: TERMINAL, all three are the terminal that the runtime gave the init.
+    TERMINAL: all three are a terminal; with GO the one that the runtime gave the init, with RUN and
+    CHANNEL one that the init makes, whose controlling end it sends; with STDIN too it relays that
+    through the socket that comes as stdin. GO then starts the command.
     """
 
     STDIN = 1
@@ -148,6 +152,13 @@ class Tie(NamedTuple):
     """With a pipe's read end: when nobody can write to it any more, the driver has ended."""
 
 
+class Resize(NamedTuple):
+    """The size of a terminal that is relayed."""
+
+    rows: int
+    columns: int
+
+
 class Ready(NamedTuple):
     """The init waits for GO; `features` is what it can do beyond version 1."""
 
@@ -183,8 +194,12 @@ class Exited(NamedTuple):
     total: Usage
 
 
-Order: TypeAlias = Go | Run | Signal | End | Tie
-Report: TypeAlias = Ready | Started | Failed | Exited
+class Terminal(NamedTuple):
+    """With the controlling end of a command's terminal; the command waits for GO."""
+
+
+Order: TypeAlias = Go | Run | Signal | End | Tie | Resize
+Report: TypeAlias = Ready | Started | Failed | Exited | Terminal
 Packet: TypeAlias = Order | Report
 
 
@@ -194,10 +209,12 @@ _TYPE_OF: Final[dict[type[Packet], Type]] = {
     Signal: Type.SIGNAL,
     End: Type.END,
     Tie: Type.TIE,
+    Resize: Type.RESIZE,
     Ready: Type.READY,
     Started: Type.STARTED,
     Failed: Type.FAILED,
     Exited: Type.EXITED,
+    Terminal: Type.TERMINAL,
 }
 
 
@@ -218,13 +235,13 @@ def _encode_body(packet: Packet) -> bytes:
     match packet:
         case Exited(kind, status, wall_ns, signals, payload, total):
             return _EXITED.pack(kind, status, wall_ns, signals, 0, *payload, *total)
-        case Signal() | Failed():
+        case Signal() | Failed() | Resize():
             return _PAIR.pack(*packet)
         case Go() | Ready() | Started():
             return _PAIR.pack(packet[0], 0)
         case Run():
             return _RUN.pack(*packet[:6]) + packet.strings
-        case End() | Tie():
+        case End() | Tie() | Terminal():
             return b""
 
 
@@ -250,15 +267,15 @@ def decode(data: bytes) -> tuple[Packet, int]:
 def _decode_body(kind: Type, body: bytes) -> Packet:
     if kind is Type.EXITED:
         return _decode_exited(body)
-    if kind in (Type.END, Type.TIE):
+    if kind in _EMPTY:
         if body:
             raise ValueError(f"{kind.name} has a body")
-        return End() if kind is Type.END else Tie()
+        return _EMPTY[kind]
     if kind is Type.RUN:
         return _decode_run(body)
     first, second = _PAIR.unpack(body)
-    if kind is Type.FAILED:
-        return Failed(Stage(first), second)
+    if kind in _PAIRS:
+        return _PAIRS[kind](first, second)
     if kind is Type.SIGNAL and 0 < first <= _SIGNAL_MAX:
         return Signal(first, Target(second))
     if kind in _SINGLES and not second:
@@ -269,11 +286,18 @@ def _decode_body(kind: Type, body: bytes) -> Packet:
 def _decode_run(body: bytes) -> Run:
     flags, argc, envc, size, uid, gid = _RUN.unpack_from(body)
     strings = body[_RUN.size :]
-    if flags >= 2 * GoFlag.CHANNEL:
+    if flags >= 2 * GoFlag.TERMINAL:
         raise ValueError(f"RUN with flags {flags:#x}")
     if len(strings) != (0 if flags & GoFlag.STORED else size):
         raise ValueError(f"RUN with {len(strings)} bytes of strings, and size {size}")
     return Run(GoFlag(flags), argc, envc, size, uid, gid, strings)
+
+
+_EMPTY: Final[dict[Type, Packet]] = {
+    Type.END: End(),
+    Type.TIE: Tie(),
+    Type.TERMINAL: Terminal(),
+}
 
 
 def _go(flags: int) -> Go:
@@ -282,6 +306,10 @@ def _go(flags: int) -> Go:
     return Go(GoFlag(flags))
 
 
+_PAIRS: Final[dict[Type, Callable[[int, int], Packet]]] = {
+    Type.FAILED: lambda stage, number: Failed(Stage(stage), number),
+    Type.RESIZE: Resize,
+}
 # Packets of one number; the second of the pair is reserved, and 0.
 _SINGLES: Final[dict[Type, Callable[[int], Packet]]] = {
     Type.GO: _go,

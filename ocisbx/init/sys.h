@@ -124,6 +124,7 @@
 #define ENOTDIR 20
 #define EINVAL 22
 #define EMFILE 24
+#define ENOTTY 25
 #define ENOSPC 28
 #define ENAMETOOLONG 36
 #define ENOSYS 38
@@ -141,6 +142,7 @@
 #define SIGTERM 15
 #define SIGCHLD 17
 #define SIGSTOP 19
+#define SIGWINCH 28
 #define SIGNAL_MAX 64
 #define SIG_SETMASK 2
 
@@ -151,6 +153,8 @@
 #define O_ACCMODE 3
 #define O_CREAT 0100
 #define O_EXCL 0200
+#define O_NOCTTY 0400
+#define O_NONBLOCK 04000
 #if defined(__x86_64__)
 #define O_DIRECTORY 0200000
 #else
@@ -195,8 +199,10 @@
 #define MSG_CMSG_CLOEXEC 0x40000000
 
 #define EPOLLIN 1
+#define EPOLLOUT 4
 #define EPOLL_CTL_ADD 1
 #define EPOLL_CTL_DEL 2
+#define EPOLL_CTL_MOD 3
 #define EPOLL_CLOEXEC O_CLOEXEC
 #define WNOHANG 1
 #define CLOCK_MONOTONIC 1
@@ -208,6 +214,10 @@
 #define MAP_ANONYMOUS 0x20
 #define TIOCSCTTY 0x540e
 #define TIOCSPGRP 0x5410
+#define TIOCSWINSZ 0x5414
+#define TIOCSPTLCK 0x40045431
+#define TIOCGPTN 0x80045430
+#define TIOCGPTPEER 0x5441
 #define TIOCNOTTY 0x5422
 #define SFD_CLOEXEC O_CLOEXEC
 #define SFD_NONBLOCK 04000

@@ -19,9 +19,11 @@ from ocisbx.init.protocol import (
     Order,
     ProtocolError,
     Report,
+    Resize,
     Run,
     Signal,
     Target,
+    Terminal,
     Tie,
     decode,
     encode,
@@ -34,15 +36,18 @@ _CREDENTIALS: Final = struct.Struct("3i")
 _INT: Final = struct.Struct("i")
 # Room for one packet and for the kernel's credentials; more than any packet of version 1.
 _PACKET_ROOM: Final = 4096
-_CONTROL_ROOM: Final = socket.CMSG_SPACE(_CREDENTIALS.size)
+# And for more descriptors than the one that is taken.
+_CONTROL_ROOM: Final = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(4 * _INT.size)
 
 
 class Received(NamedTuple):
-    """One packet of the init. `pid` is the sender's in the driver's pid namespace, 0 if unknown."""
+    """One packet of the init. `pid` is the sender's in the driver's pid namespace, 0 if unknown;
+    `descriptors` are who receives it's to close."""
 
     packet: Report
     command: int
     pid: int
+    descriptors: tuple[int, ...] = ()
 
 
 def report_socketpair() -> tuple[socket.socket, socket.socket]:
@@ -106,9 +111,11 @@ def send_run(
     stderr: int | None = None,
     combine: bool = False,
     channel: int | None = None,
+    terminal: bool = False,
 ) -> None:
     """Starts a command with these descriptors, as `send_go`; with `channel`, the init's end of a
-    `report_socketpair`, one beside the container's own.
+    `report_socketpair`, one beside the container's own; with that and `terminal` it gets one, and
+    waits for `send_go`.
 
     Raises:
         OSError: the init is gone; no memory for a long command.
@@ -121,6 +128,8 @@ def send_run(
         stored = _store(strings)
     given |= {GoFlag.STORED: stored, GoFlag.CHANNEL: channel}
     flags, fds = _flagged(given, combine=combine)
+    if terminal:
+        flags |= GoFlag.TERMINAL
     counts = len(command.argv), len(command.environment), len(strings)
     run = Run(flags, *counts, command.uid, command.gid, b"" if stored is not None else strings)
     try:
@@ -153,6 +162,11 @@ def send_signal(sock: socket.socket, signo: int, target: Target = Target.PAYLOAD
     sock.send(encode(Signal(signo, target)), socket.MSG_NOSIGNAL)
 
 
+def send_resize(sock: socket.socket, rows: int, columns: int) -> None:
+    """Gives a relayed terminal this size. Raises OSError."""
+    sock.send(encode(Resize(rows, columns)), socket.MSG_NOSIGNAL)
+
+
 def send_tie(sock: socket.socket, pipe: int) -> None:
     """Has the init take the end of file of this pipe as its driver's end. Raises OSError."""
     _send(sock, Tie(), [pipe])
@@ -167,7 +181,7 @@ def receive(sock: socket.socket, flags: int = 0) -> Received | None:
     """The init's next packet, or None when its end is closed; blocks as the socket does.
 
     Raises ProtocolError for anything but a report, OSError (BlockingIOError, TimeoutError) as
-    recvmsg(2) does. Descriptors that came along are closed.
+    recvmsg(2) does. Descriptors that came along are closed, but for those of a Terminal.
     """
     flags |= socket.MSG_CMSG_CLOEXEC
     try:
@@ -176,25 +190,31 @@ def receive(sock: socket.socket, flags: int = 0) -> Received | None:
         # The init's end was closed with an order of ours unread in it. The kernel says so once,
         # before it hands out what the init had sent.
         data, control, got, _ = sock.recvmsg(_PACKET_ROOM, _CONTROL_ROOM, flags)
-    pid = _take_control(control)
-    if not data:
-        return None
-    if got & socket.MSG_TRUNC:
-        raise ProtocolError(f"report socket: packet longer than {_PACKET_ROOM} bytes")
-    packet, command = decode(data)
-    if isinstance(packet, Go | Run | Signal | End | Tie):
-        raise ProtocolError(f"report socket: the init sent {type(packet).__name__}")
-    return Received(packet, command, pid)
+    pid, descriptors = _take_control(control)
+    kept = False
+    try:
+        if not data:
+            return None
+        if got & socket.MSG_TRUNC:
+            raise ProtocolError(f"report socket: packet longer than {_PACKET_ROOM} bytes")
+        packet, command = decode(data)
+        if isinstance(packet, Go | Run | Signal | End | Tie | Resize):
+            raise ProtocolError(f"report socket: the init sent {type(packet).__name__}")
+        kept = isinstance(packet, Terminal)
+        return Received(packet, command, pid, tuple(descriptors) if kept else ())
+    finally:
+        for descriptor in [] if kept else descriptors:
+            os.close(descriptor)
 
 
-def _take_control(control: list[tuple[int, int, bytes]]) -> int:
-    pid = 0
+def _take_control(control: list[tuple[int, int, bytes]]) -> tuple[int, list[int]]:
+    pid, descriptors = 0, []
     for level, kind, data in control:
         if level != socket.SOL_SOCKET:
             continue
         if kind == socket.SCM_CREDENTIALS and len(data) >= _CREDENTIALS.size:
             pid = _CREDENTIALS.unpack_from(data)[0]
         elif kind == socket.SCM_RIGHTS:
-            for (fd,) in _INT.iter_unpack(data[: len(data) // _INT.size * _INT.size]):
-                os.close(fd)
-    return pid
+            whole = data[: len(data) // _INT.size * _INT.size]
+            descriptors += [fd for (fd,) in _INT.iter_unpack(whole)]
+    return pid, descriptors

@@ -17,7 +17,6 @@ from ocisbx.calls import (
     conclude,
     given_call,
     note,
-    refuse_terminal,
     turn,
 )
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
@@ -289,7 +288,11 @@ class Pool:
 
     def _make(self) -> Member:
         plan = self._sandbox.resolve()
-        refuse_terminal(plan, "a container of a pool")
+        if plan.terminal:
+            raise Unsupported(
+                "a container of a pool has no terminal in this version",
+                remedy="leave -t (`terminal`) out, or use ocisbx run -it, or Sandbox.spawn",
+            )
         if find_quirks(plan.runtime.name, plan.runtime.version).socket_args is None:
             raise Unsupported(
                 f"{plan.runtime.name} {plan.runtime.version} cannot keep containers ready",

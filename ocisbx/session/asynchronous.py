@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ocisbx.background.container import Container
     from ocisbx.config import SandboxConfig
+    from ocisbx.expect.terminal import AsyncTerminal
     from ocisbx.result import RunResult
 
 T = TypeVar("T")
@@ -93,6 +94,20 @@ class AsyncSession:
     def start(self, command: Sequence[str] | str, **options: Any) -> AsyncRunning:  # noqa: ANN401 -- typed where they arrive
         """As `Session.start`: `async with session.start(...) as running`, or `await` it."""
         return AsyncRunning(partial(self._session.begin, command, **options))
+
+    def spawn(
+        self,
+        command: Sequence[str] | str,
+        *,
+        encoding: str | None = "utf-8",
+        **options: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> AsyncTerminal:
+        """As `Session.spawn`: `async with session.spawn(...) as terminal`, or `await` it."""
+        from ocisbx.expect.terminal import (  # noqa: PLC0415 -- pexpect, for terminals only
+            AsyncTerminal,
+        )
+
+        return AsyncTerminal(partial(self._session.hold, command, **options), encoding=encoding)
 
     async def put(self, source: str | os.PathLike[str], target: str) -> None:
         """As `Session.put`."""

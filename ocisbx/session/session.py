@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
     from ocisbx.capture import Input
     from ocisbx.config import SandboxConfig
+    from ocisbx.expect.terminal import Terminal
     from ocisbx.plan import Plan
     from ocisbx.result import RunResult
     from ocisbx.running import Running
+    from ocisbx.terminal.terminal import ContainerTerminal
 
     OnData = Callable[[bytes], None] | None
 
@@ -236,6 +238,44 @@ class Session:
         return Running(
             lambda hold, _: orders.run(call, timeout_s=timeout_s, audit=self._audit, hold=hold)
         )
+
+    def spawn(
+        self,
+        command: Sequence[str] | str,
+        *,
+        encoding: str | None = "utf-8",
+        **options: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> Terminal:
+        """Start one command on a terminal of its own, which the caller reads and types on; the
+        context's exit ends it. `size` is rows and columns; the other options, and errors, are those
+        of `run`, but for `input` and callbacks.
+
+        Raises:
+            Unsupported: on gVisor, which lets no terminal out that is made inside.
+        """
+        from ocisbx.expect.terminal import Terminal  # noqa: PLC0415 -- pexpect, for terminals only
+
+        return Terminal(self.hold(command, **options), encoding=encoding)
+
+    def hold(
+        self,
+        command: Sequence[str] | str,
+        *,
+        size: tuple[int, int] = (24, 80),
+        shell: bool = False,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        timeout_s: float | None = None,
+        user: tuple[int, int] | None = None,
+    ) -> ContainerTerminal:
+        """`spawn` for asyncio: what a thread does of it. Errors as there."""
+        from ocisbx.terminal.device import check_size  # noqa: PLC0415 -- as above
+        from ocisbx.terminal.terminal import ContainerTerminal  # noqa: PLC0415 -- as above
+
+        call = given_call(command, shell=shell, env=env, workdir=workdir, user=user)
+        call = call._replace(size=check_size(*size))
+        orders = self._orders_of()
+        return ContainerTerminal(orders.spawn(call, timeout_s=timeout_s, audit=self._audit))
 
     def put(self, source: str | os.PathLike[str], target: str) -> None:
         """Copy a file or tree of the host's into it, as `cp -r`; links as they are.

@@ -8,7 +8,7 @@ import codecs
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ocisbx.errors import ConfigError
 from ocisbx.values import show
@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 
 # In place of what was typed and not shown: its length is not told either.
 HIDDEN: Final = "input was hidden"
+
+
+class Recorder(Protocol):
+    """Who is told what passes on a terminal, as it happens."""
+
+    def shown(self, data: bytes | memoryview) -> None:
+        """The program printed this."""
+
+    def typed(self, data: bytes | memoryview, *, hidden: bool) -> None:
+        """This was typed; `hidden`: nothing of it may be told but that there was some."""
+
+    def resized(self, size: Size) -> None:
+        """The terminal has this size now."""
 
 
 class Transcript:

@@ -8,12 +8,12 @@ import pytest
 
 from ocisbx.quirks import find_quirks
 from tests.box import RUNTIMES
-from tests.box_fixtures import box, cache
+from tests.box_fixtures import box, cache, yard
 
 if TYPE_CHECKING:
     from ocisbx.host import RuntimeBinary
 
-__all__ = ["box", "cache", "runtime"]
+__all__ = ["box", "cache", "runtime", "yard"]
 
 # Of gVisor's platforms the first, which is the default.
 ABLE = {

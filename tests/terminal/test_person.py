@@ -243,8 +243,8 @@ def test_a_transcript_that_cannot_be(box: Box, asked: tuple[str, ...]) -> None:
 
 
 def test_where_there_is_no_terminal(box: Box) -> None:
-    done = piped(box, "-d", "-t", "--", "true")
-    assert (done.returncode, "has no terminal in this version" in done.stderr) == (125, True)
+    done = ocisbx(box, "session", "new", "-t", "--runtime", box.runtime.path)
+    assert (done.returncode, "a session has no terminal of its own" in done.stderr) == (125, True)
 
 
 def has_server(name: str) -> bool:

@@ -74,6 +74,8 @@ def test_requests_hold_what_their_verb_needs_or_are_refused(verb: object, more: 
         {"verb": "usage"},
         {"verb": "start"},
         {"verb": "discard"},
+        {"verb": "attach", "size": None},
+        {"verb": "attach", "size": [1, 65535]},
     ],
 )
 def test_requests(document: dict[str, Any]) -> None:
@@ -95,6 +97,11 @@ def test_requests(document: dict[str, Any]) -> None:
         {"verb": "stop", "grace_s": float("inf")},
         {"verb": "start", "more": 1},
         {"verb": ["start"]},
+        {"verb": "attach"},
+        *(
+            {"verb": "attach", "size": size}
+            for size in ([], [1], [0, 1], [1, 65536], [True, 1], "ab")
+        ),
     ],
 )
 def test_wrong_requests(document: dict[str, Any]) -> None:

@@ -24,11 +24,13 @@ from ocisbx.init.protocol import (
     Kind,
     ProtocolError,
     Ready,
+    Resize,
     Run,
     Signal,
     Stage,
     Started,
     Target,
+    Terminal,
     Tie,
     Type,
     Usage,
@@ -54,7 +56,7 @@ USAGES = st.builds(Usage, *[U64] * 9)
 def runs(draw: st.DrawFn) -> Run:
     """A RUN whose size fits its strings, here or in a file."""
     strings = draw(st.binary(max_size=60))
-    flags = GoFlag(draw(st.integers(0, 63)))
+    flags = GoFlag(draw(st.integers(0, 127)))
     argc, envc, size, uid, gid = (draw(U32) for _ in range(5))
     if flags & GoFlag.STORED:
         return Run(flags, argc, envc, size, uid, gid)
@@ -67,6 +69,8 @@ PACKETS: st.SearchStrategy[protocol.Packet] = st.one_of(
     st.builds(Signal, st.integers(1, 64), st.sampled_from(Target)),
     st.just(End()),
     st.just(Tie()),
+    st.just(Terminal()),
+    st.builds(Resize, U32, U32),
     st.builds(Ready, U32),
     st.builds(Started, st.integers(1, 2**22)),
     st.builds(Failed, st.sampled_from(Stage), U32),
@@ -177,7 +181,8 @@ def test_receive_names_the_sender() -> None:
     ours, theirs = wire.report_socketpair()
     with ours, theirs:
         theirs.send(protocol.encode(Started(2)))
-        assert wire.receive(ours) == (Started(2), protocol.COMMAND_PAYLOAD, os.getpid())
+        received = wire.receive(ours)
+        assert received == (Started(2), protocol.COMMAND_PAYLOAD, os.getpid(), ())
 
 
 def test_receive_returns_none_at_the_hang_up_but_not_before_the_report() -> None:

@@ -1,0 +1,128 @@
+"""A step of a script that needs a person: who attaches gets the program's terminal meanwhile."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+from ocisbx.background.attached import Attached
+from ocisbx.background.attaching import Attachments
+from ocisbx.background.control import Control, Events
+from ocisbx.background.packets import error_document
+from ocisbx.errors import InvalidState
+from ocisbx.expect.screen import last_bytes
+from ocisbx.terminal.device import READ_BYTES, get_size
+
+if TYPE_CHECKING:
+    from ocisbx.background.control import Answer
+    from ocisbx.expect.handover import Handle
+    from ocisbx.expect.screen import View
+    from ocisbx.expect.terminal import Terminal
+    from ocisbx.terminal.device import Size
+
+# What is looked through for the line at which the program waits.
+RECENT_BYTES = 1 << 14
+
+
+class Attending:
+    """While it is open `ocisbx attach ID` finds the terminal. The step is done when somebody leaves
+    by their keys, and when the program has ended.
+
+    Nothing that is typed passes through the terminal's transcript; what is printed goes on to the
+    script.
+    """
+
+    def __init__(self, terminal: Terminal, handle: Handle) -> None:
+        """Raises OcisbxError: there is no place for the socket."""
+        self._terminal = terminal
+        self._raw = terminal.raw
+        self._handle = handle
+        self._why = ""
+        self._events = Events()
+        self._people = Attachments(self._events, lambda: paint(terminal.screen()))
+        self._size = get_size(self._raw.fileno())
+        try:
+            self._control = Control(terminal.id, self._events, self._answer)
+        except BaseException:
+            self._events.close()
+            raise
+        self._people.shown(last_bytes(terminal.spawn.tail, RECENT_BYTES))
+        self._people.open(os.dup(self._raw.fileno()), self._resize, self._on_left)
+        self._events.watch(self._raw.fileno(), self._read)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._people.close(self._why or "nobody is waited for any more")
+        self._control.close()
+        self._events.close()
+        if not self._raw.is_over:
+            self._resize(self._size)
+
+    def fileno(self) -> int:
+        """Readable when there is something to do in `turn`."""
+        return self._events.fileno()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the step is."""
+        return not self._handle.private
+
+    @property
+    def count(self) -> int:
+        """How many people are there."""
+        return self._people.count
+
+    def sit(self, size: Size | None) -> Attached:
+        """Somebody in this very process."""
+        return Attached(self._people.add(size))
+
+    def turn(self, timeout_s: float = 0.0) -> None:
+        """Pass on what is there, or comes in time; once it is over, nothing."""
+        if self.is_over:
+            return
+        self._events.turn(timeout_s)
+        if not self._why and self._raw.has_ended:
+            # One whose terminal somebody holds open elsewhere is not heard to end.
+            self._read()
+        if self._why:
+            self._handle.done()
+            self._people.close(self._why)
+
+    def _read(self) -> None:
+        data = self._raw.read_some(READ_BYTES)
+        if data:
+            self._people.shown(data)
+            self._handle.feed(data)
+        elif data is not None:
+            self._events.forget(self._raw.fileno())
+            self._why = "the program has ended"
+
+    def _resize(self, size: Size) -> None:
+        self._raw.resize(*size)
+
+    def _on_left(self) -> None:
+        self._why = self._why or "the script goes on"
+
+    def _answer(self, verb: str, members: dict[str, Any], answer: Answer) -> None:
+        try:
+            if verb != "attach":
+                raise InvalidState(
+                    f"{self._terminal.id} is not in the background",
+                    why=f"process {os.getpid()} drives it by a script, and waits for a person",
+                )
+            theirs = self._people.add(members["size"])
+        except InvalidState as error:
+            answer({"error": error_document(error)})
+            return
+        with theirs:
+            told = {"terminal": True, "message": self._handle.message}
+            answer({"ok": told}, theirs.fileno())
+
+
+def paint(view: View) -> bytes:
+    """What brings this screen, without its colours, onto a terminal."""
+    row, column = view.cursor
+    text = "\r\n".join(view.lines)
+    return f"\x1b[H\x1b[2J{text}\x1b[{row + 1};{column + 1}H".encode()
