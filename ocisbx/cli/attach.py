@@ -10,7 +10,7 @@ from ocisbx.background.attached import Attached
 from ocisbx.background.container import Container
 from ocisbx.bundle.record import State
 from ocisbx.cli.containers import find, tell_end
-from ocisbx.cli.logs import FOLLOW_S, one_word, show, sizes
+from ocisbx.cli.logs import one_word, show, sizes
 from ocisbx.cli.options import Option, Syntax, parse, wants_help
 from ocisbx.cli.output import printable, say
 from ocisbx.cli.relay import READ_BYTES, Parting, Relay
@@ -106,15 +106,19 @@ class _Feeder:
         self._attached = attached
         self._types = types
 
-    def pause(self) -> None:
-        """Wait for some, or a moment."""
+    def pause(self, patience_s: float) -> None:
+        """Wait for some, at most so long."""
         poller = select.poll()
         if self._types and self._attached.has_room:
             poller.register(STDIN, select.POLLIN)
         if not self._attached.has_room:
             poller.register(self._attached, select.POLLOUT)
-        if poller.poll(FOLLOW_S * 1000) and self._types and self._attached.has_room:
-            data = os.read(STDIN, READ_BYTES)
+        if poller.poll(patience_s * 1000) and self._types and self._attached.has_room:
+            try:
+                data = os.read(STDIN, READ_BYTES)
+            except OSError:
+                # Closed, or a terminal that was hung up.
+                data = b""
             self._types = bool(data)
             self._attached.type(data)
         self._attached.flush()

@@ -92,19 +92,15 @@ def _last(container: Container, offsets: dict[str, int], lines: int | None) -> d
     return begin
 
 
-def _rest() -> None:
-    time.sleep(FOLLOW_S)
-
-
 def show(
     container: Container,
     offsets: dict[str, int],
     *,
     follow: bool,
-    pause: Callable[[], None] = _rest,
+    pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Print both captures from these offsets on; `follow`: until the container's end, and `pause`
-    when nothing has come.
+    """Print both captures from these offsets on; `follow`: until the container's end, with a
+    `pause` of at most so many seconds after each turn, 0 where something came.
 
     Raises:
         BrokenPipeError: nobody reads any more.
@@ -124,10 +120,12 @@ def show(
                 _write(sink, data)
                 offsets[stream] += len(data)
                 came = True
-        if ended or not follow:
+                if follow:
+                    # Each its turn: what comes without a break keeps nobody from typing.
+                    break
+        if not follow or (ended and not came):
             return
-        if not came:
-            pause()
+        pause(0 if came else FOLLOW_S)
 
 
 def _write(sink: ForwardSink, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from ocisbx.terminal.device import Size
 
 READ_BYTES = 1 << 16
+# How long what was shown last may take to be written when who sat there has left.
+FAREWELL_S = 1.0
 
 
 class Parting(Enum):
@@ -53,6 +56,9 @@ class Relay:
         self._beside = beside
         self._sink = ForwardSink(STDOUT)
         self._local = LocalTerminal(self._follow, types=types, sees=True)
+        # Of a signal, which comes in the middle of anything: what it tells is sent in our turn.
+        self._size: Size | None = None
+        self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def run(self) -> Parting:
         """Relay until one of them ends. Raises BrokenPipeError: nobody reads what is shown."""
@@ -61,26 +67,46 @@ class Relay:
                 self._local.take()
                 while (parting := self._turn()) is None:
                     pass
-                while self._sink.pending:
-                    self._drain()
+            # Who left does not wait for a reader that has stopped.
+            self._finish(None if parting is Parting.ENDED else FAREWELL_S)
         finally:
             self._sink.close()
+            os.close(self._woken)
         return parting
 
     def _follow(self, size: Size) -> None:
-        self._attached.resize(size)
+        self._size = size
+        os.eventfd_write(self._woken, 1)
+
+    def _resize(self) -> None:
+        os.eventfd_read(self._woken)
+        size, self._size = self._size, None
+        if size is not None:
+            self._attached.resize(size)
+
+    def _finish(self, patience_s: float | None) -> None:
+        """Show what is left."""
+        until = None if patience_s is None else time.monotonic() + patience_s
+        while self._sink.pending and (until is None or time.monotonic() < until):
+            self._drain(LOOK_S if patience_s is None else min(LOOK_S, patience_s))
 
     def _turn(self) -> Parting | None:
         poller = select.poll()
         if self._sink.pending:
             # What the terminal does not take yet holds back nothing but itself.
             poller.register(*self._watched_sink())
-            poller.register(self._attached, self._attached.events & ~select.POLLIN)
+            if self._attached.events & select.POLLOUT:
+                poller.register(self._attached, select.POLLOUT)
         else:
             poller.register(self._attached, self._attached.events)
+        poller.register(self._woken, select.POLLIN)
+        if self._beside is not None:
+            poller.register(self._beside, select.POLLIN)
         if self._types and (self._attached.has_room or self._local.types):
             poller.register(STDIN, select.POLLIN)
-        ready = dict(poller.poll(self._watch_beside(poller)))
+        ready = dict(poller.poll(LOOK_S * 1000))
+        if self._woken in ready:
+            self._resize()
         if self._beside is not None:
             self._beside.turn()
         parting = self._read() if STDIN in ready else None
@@ -93,22 +119,15 @@ class Relay:
             raise BrokenPipeError
         return parting
 
-    def _watch_beside(self, poller: select.poll) -> float | None:
-        """How long to wait, in milliseconds."""
-        if self._beside is None:
-            return None
-        poller.register(self._beside, select.POLLIN)
-        return LOOK_S * 1000
-
     def _watched_sink(self) -> tuple[int, int]:
         watched = self._sink.watch()
         assert watched is not None
         return watched
 
-    def _drain(self, patience_ms: int | None = None) -> None:
+    def _drain(self, patience_s: float) -> None:
         poller = select.poll()
         poller.register(*self._watched_sink())
-        poller.poll(patience_ms)
+        poller.poll(patience_s * 1000)
         self._sink.flush()
 
     def _read(self) -> Parting | None:

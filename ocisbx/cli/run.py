@@ -38,6 +38,8 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 # execve(2) takes 2 MiB of arguments and environment together.
 MAX_ENV_FILE = 2 << 20
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# What comes within so long of the first is the same wish.
+AT_ONCE_S = 1.0
 
 # Ends that a person would otherwise have to guess from the exit code.
 TOLD = frozenset(
@@ -301,14 +303,15 @@ def _tell_less(result: RunResult, plan: Plan) -> None:
 class Interrupts:
     """SIGINT, SIGTERM and SIGHUP end the payload, gently; a second one hurries.
 
-    Until `running` is set they raise KeyboardInterrupt. One that the caller ignores (nohup, the
-    background of a shell) stays ignored.
+    Until `running` is set they raise KeyboardInterrupt, several at once a single one: the next
+    would break off what the first one cleans up (systemd sends SIGTERM and SIGHUP together). One
+    that the caller ignores (nohup, the background of a shell) stays ignored.
     """
 
     def __init__(self) -> None:
         self.running = False
         self.count = 0
-        self._raised = False
+        self._raised_at_s: float | None = None
         # A pidfd: its end is one, too.
         self.parent: int | None = None
         self._execution: Driven | None = None
@@ -323,7 +326,11 @@ class Interrupts:
         for number in ENDINGS:
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, signal.SIG_DFL)
-        if self._raised and error is not None and not isinstance(error, KeyboardInterrupt):
+        if (
+            self._raised_at_s is not None
+            and error is not None
+            and not isinstance(error, KeyboardInterrupt)
+        ):
             # Raised while a model is built, it comes out as pydantic's error.
             raise KeyboardInterrupt from error
 
@@ -351,7 +358,10 @@ class Interrupts:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if not self.running:
-            self._raised = True
+            now_s = time.monotonic()
+            if self._raised_at_s is not None and now_s < self._raised_at_s + AT_ONCE_S:
+                return
+            self._raised_at_s = now_s
             raise KeyboardInterrupt
         self.count += 1
         if self._execution is not None:

@@ -45,7 +45,11 @@ class LocalTerminal:
 
     def __exit__(self, *_: object) -> None:
         self._is_taken = False
-        self._restore()
+        try:
+            self._restore()
+        finally:
+            # A signal that ends us may have come in between.
+            self._restore()
         for number, handler in self._handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
@@ -86,7 +90,6 @@ class LocalTerminal:
     def _restore(self) -> None:
         if self._saved is None or not self._is_raw:
             return
-        self._is_raw = False
         # In the background too: a shell would inherit a terminal that shows nothing.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
         try:
@@ -96,6 +99,7 @@ class LocalTerminal:
             return
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        self._is_raw = False
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGTSTP:

@@ -33,8 +33,10 @@ class Seat:
         *arguments: str,
         env: dict[str, str] | None = None,
         carrier: Callable[[str], list[str]] | None = None,
+        stdout: int | None = None,
     ) -> None:
-        """`carrier`: the program whose terminal it is in truth, made of the command line."""
+        """`carrier`: the program whose terminal it is in truth, made of the command line; `stdout`:
+        where it prints, if not there."""
         self.controller_fd, self.terminal_fd = pty.openpty()
         self.resize(30, 90)
         self.modes = termios.tcgetattr(self.terminal_fd)
@@ -44,7 +46,7 @@ class Seat:
         self.process = subprocess.Popen(
             [*DEFAULT_SIGNALS, *(argv if carrier is None else carrier(shlex.join(argv)))],
             stdin=self.terminal_fd,
-            stdout=self.terminal_fd,
+            stdout=self.terminal_fd if stdout is None else stdout,
             stderr=self.terminal_fd,
             env=environment,
             preexec_fn=_sit_down,  # noqa: PLW1509 -- no thread runs meanwhile

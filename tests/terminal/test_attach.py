@@ -152,6 +152,52 @@ def test_it_is_restored_when_we_are_ended(yard: Box, number: signal.Signals) -> 
     assert container.state == "running"
 
 
+def test_it_is_restored_when_several_signals_end_us_at_once(yard: Box) -> None:
+    """As systemd ends a session: SIGTERM, and SIGHUP with it."""
+    shell(yard)
+    for pause_s in (0.0, 0.0, 0.001, 0.002):
+        with sit(yard) as seat:
+            seat.wait_for(b"$ ")
+            assert seat.is_raw
+            seat.kill(signal.SIGTERM)
+            time.sleep(pause_s)
+            seat.kill(signal.SIGHUP)
+            assert seat.drain_until_end() == 130
+            assert seat.is_as_before
+
+
+def test_who_resizes_while_they_type_types_it_once(yard: Box) -> None:
+    detached(yard, "--", "sh", "-c", "stty raw -echo; printf up; head -c 20000 | cksum; stty size")
+    with sit(yard) as seat:
+        seat.wait_for(b"up")
+        for number in range(200):
+            seat.type(b"%099d\n" % number)
+            seat.resize(20 + number % 10, 90)
+        said = seat.wait_for(b" 20000\r\n")
+        expected = subprocess.run(
+            ["cksum"], input=b"".join(b"%099d\n" % number for number in range(200)),
+            capture_output=True, check=True,
+        ).stdout  # fmt: skip
+        assert said.split()[-2:] == expected.split()
+        assert seat.drain_until_end() == 0
+        assert b"29 90" in seat.shown
+
+
+def test_who_leaves_does_not_wait_for_a_reader_that_has_stopped(yard: Box) -> None:
+    container = detached(yard, "--", "sh", "-c", "read x; exec yes")
+    with contextlib.ExitStack() as stack:
+        read_fd, write_fd = os.pipe()
+        stack.callback(os.close, read_fd)
+        seat = stack.enter_context(Seat(yard, "attach", "it", stdout=write_fd))
+        os.close(write_fd)
+        seat.type("go\r")
+        time.sleep(1)
+        seat.type(DETACH)
+        assert seat.drain_until_end() == 0
+        assert seat.is_as_before
+    assert container.state == "running"
+
+
 def test_who_is_killed_harms_nobody(yard: Box) -> None:
     container = shell(yard)
     with sit(yard) as one, sit(yard) as two:
