@@ -14,7 +14,7 @@ import pytest
 from ocisbx.init import protocol, wire
 from ocisbx.init.protocol import Failed, Stage, Started, Target, Terminal
 from ocisbx.terminal.console import is_controller
-from ocisbx.terminal.device import Size, set_size
+from ocisbx.terminal.device import Size, read_some, set_size
 from tests.runtimes.init_container import TIMEOUT_S
 from tests.runtimes.test_init_run import (
     Side,
@@ -56,7 +56,11 @@ def test_a_command_on_a_terminal_waits_until_that_has_a_size(session: Container)
         wire.send_go(side.sock, terminal=True)
         side.expect(Started)
         side.finish()
-    shown = os.read(controller_fd, 65536)
+    # The kernel hands it over in pieces, to the end: that nobody has the terminal open.
+    os.set_blocking(controller_fd, True)
+    shown = b""
+    while data := read_some(controller_fd):
+        shown += data
     os.close(controller_fd)
     assert shown.startswith(b"/dev/pts/")
     assert b"12 34\r\nleads\r\n" in shown
