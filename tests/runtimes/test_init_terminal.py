@@ -1,0 +1,183 @@
+"""Terminals of further commands: sent out by their leaders, or relayed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ocisbx.init import protocol, wire
+from ocisbx.init.protocol import Failed, Stage, Started, Target, Terminal
+from ocisbx.terminal.console import is_controller
+from ocisbx.terminal.device import Size, read_some, set_size
+from tests.runtimes.init_container import TIMEOUT_S
+from tests.runtimes.test_init_run import (
+    Side,
+    every_native,
+    every_runtime,
+    one_native,
+    session,
+    shell,
+    told,
+)
+
+if TYPE_CHECKING:
+    from tests.runtimes.init_container import Container
+
+__all__ = ["session"]
+
+pytestmark = pytest.mark.runtime
+
+
+def controller_of(side: Side) -> int:
+    received = wire.receive(side.sock)
+    assert received is not None
+    assert received.packet == Terminal()
+    (controller_fd,) = received.descriptors
+    assert is_controller(controller_fd)
+    return controller_fd
+
+
+@every_native
+def test_a_command_on_a_terminal_waits_until_that_has_a_size(session: Container) -> None:
+    words = "tty; stty size; [ $(ps -o sid= $$) = $$ ] && echo leads; ls -l /proc/self/fd"
+    with Side(session, shell(words), terminal=True) as side:
+        controller_fd = controller_of(side)
+        side.sock.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            wire.receive(side.sock)
+        side.sock.settimeout(TIMEOUT_S)
+        set_size(controller_fd, Size(12, 34))
+        wire.send_go(side.sock, terminal=True)
+        side.expect(Started)
+        side.finish()
+    # The kernel hands it over in pieces, to the end: that nobody has the terminal open.
+    os.set_blocking(controller_fd, True)
+    shown = b""
+    while data := read_some(controller_fd):
+        shown += data
+    os.close(controller_fd)
+    assert shown.startswith(b"/dev/pts/")
+    assert b"12 34\r\nleads\r\n" in shown
+    # Of its three descriptors all are that, and there is no other.
+    assert shown.count(b"/dev/pts/") == 4
+    assert b"ptmx" not in shown
+
+
+@every_native
+def test_who_drives_a_terminal_and_hangs_up_before_it_starts(session: Container) -> None:
+    with Side(session, shell("touch /tmp/ran"), terminal=True) as side:
+        os.close(controller_of(side))
+    assert told(session, "sleep 0.3; ls /tmp") == b""
+
+
+@one_native
+def test_a_container_without_terminals_says_so(session: Container) -> None:
+    # Of devpts' own name: /dev/ptmx is a link to it.
+    assert told(session, "rm /dev/ptmx && echo gone") == b"gone\n"
+    with Side(session, shell("true"), terminal=True) as side:
+        assert side.expect(Failed) == Failed(Stage.TERMINAL, errno.ENOENT)
+        wire.send_end(side.sock)
+        assert wire.receive(side.sock) is None
+    assert told(session, "echo lives") == b"lives\n"
+
+
+@one_native
+@pytest.mark.parametrize("packet", [protocol.Signal(15, Target.PAYLOAD), protocol.End()])
+def test_out_of_turn_before_the_terminal_is_used(
+    packet: protocol.Order, session: Container
+) -> None:
+    with Side(session, shell("touch /tmp/ran"), terminal=True) as side:
+        os.close(controller_of(side))
+        side.sock.send(protocol.encode(packet))
+        assert wire.receive(side.sock) is None
+    assert told(session, "ls /tmp") == b""
+
+
+class Relayed(Side):
+    """A command on a terminal that its leader relays; `near` is our end."""
+
+    def __init__(self, container: Container, source: str) -> None:
+        self.near, far = socket.socketpair()
+        self.near.settimeout(TIMEOUT_S)
+        with far:
+            super().__init__(container, shell(source), terminal=True, through=far.fileno())
+        wire.send_resize(self.sock, 12, 34)
+        wire.send_go(self.sock, terminal=True)
+
+    def shown(self, until: bytes) -> bytes:
+        found = b""
+        while until not in found:
+            data = self.near.recv(65536)
+            assert data, found
+            found += data
+        return found
+
+
+@every_runtime
+def test_a_terminal_is_relayed(session: Container) -> None:
+    # A signal would end `read`.
+    loop = "while :; do sleep 0.05; done"
+    source = f"trap 'stty size' WINCH; tty; stty size; read x; echo got $x; {loop}"
+    with Relayed(session, source) as side, side.near:
+        side.expect(Started)
+        shown = side.shown(b"12 34\r\n")
+        assert shown.startswith(b"/dev/pts/")
+        side.near.sendall(b"this\n")
+        side.shown(b"got this\r\n")
+        wire.send_resize(side.sock, 40, 100)
+        side.shown(b"40 100\r\n")
+        # Ctrl-C is the foreground's.
+        side.near.sendall(b"\x03")
+        assert side.finish().status == signal.SIGINT
+
+
+@every_runtime
+def test_a_flood_waits_for_who_reads_and_comes_whole(session: Container) -> None:
+    with Relayed(session, "stty -onlcr; seq 60000; echo end") as side, side.near:
+        side.expect(Started)
+        time.sleep(0.5)
+        shown = side.shown(b"end\n")
+        assert shown == b"".join(b"%d\n" % n for n in range(1, 60001)) + b"end\n"
+        assert side.finish().status == 0
+
+
+@every_runtime
+def test_what_is_typed_waits_for_who_reads(session: Container) -> None:
+    source = "stty raw -echo; echo up; sleep 0.5; head -c 200000 | cksum; exit 4"
+    with Relayed(session, source) as side, side.near:
+        side.expect(Started)
+        side.shown(b"up")
+        side.near.sendall(b"x" * 200000)
+        assert b" 200000" in side.shown(b" 200000")
+        assert side.finish().status == 4
+
+
+@every_runtime
+def test_the_end_of_who_types_is_not_the_commands(session: Container) -> None:
+    with Relayed(session, "echo up; sleep 0.5; echo still here") as side, side.near:
+        side.expect(Started)
+        side.near.shutdown(socket.SHUT_WR)
+        side.shown(b"still here\r\n")
+        assert side.finish().status == 0
+
+
+@one_native
+@pytest.mark.parametrize("kind", ["relayed", "plain"])
+def test_a_resize_with_a_descriptor_ends_the_command(kind: str, session: Container) -> None:
+    side: Side
+    if kind == "relayed":
+        side = Relayed(session, "sleep 74")
+        side.near.close()
+    else:
+        side = Side(session, shell("sleep 74"))
+    with side:
+        side.expect(Started)
+        socket.send_fds(side.sock, [protocol.encode(protocol.Resize(1, 1))], [0])
+        assert wire.receive(side.sock) is None
+    assert told(session, "echo lives") == b"lives\n"
