@@ -167,7 +167,7 @@ def test_it_is_restored_when_several_signals_end_us_at_once(yard: Box) -> None:
 
 
 def test_who_resizes_while_they_type_types_it_once(yard: Box) -> None:
-    detached(yard, "--", "sh", "-c", "stty raw -echo; printf up; head -c 20000 | cksum; stty size")
+    detached(yard, "--", "sh", "-c", "stty raw -echo; printf up; head -c 20000 | cksum")
     with sit(yard) as seat:
         seat.wait_for(b"up")
         for number in range(200):
@@ -180,7 +180,6 @@ def test_who_resizes_while_they_type_types_it_once(yard: Box) -> None:
         ).stdout  # fmt: skip
         assert said.split()[-2:] == expected.split()
         assert seat.drain_until_end() == 0
-        assert b"29 90" in seat.shown
 
 
 def test_who_leaves_does_not_wait_for_a_reader_that_has_stopped(yard: Box) -> None:
