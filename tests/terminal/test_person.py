@@ -103,7 +103,10 @@ def test_it_is_restored_when_the_container_is_killed(box: Box) -> None:
         if inside:
             seat.type(b"\n")
         else:
-            init_of(seat).kill()
+            init = init_of(seat)
+            # That the payload runs is known to it, and told, once it waits again.
+            assert eventually(lambda: init.status() == psutil.STATUS_SLEEPING)
+            init.kill()
         assert seat.drain_until_end() == 137
         assert seat.is_as_before
 
