@@ -151,7 +151,13 @@ class Container:
                 raise self._refused("running", "ocisbx stop ends it; ocisbx rm -f does both")
             self._ask("stop", State.RUNNING, grace_s=0.0)
         if self.state is State.CREATED:
-            ask(self.id, "discard")
+            try:
+                ask(self.id, "discard")
+            except InvalidState:
+                if not self._is_starting():
+                    raise
+                self.remove(force=force)
+                return
         self._await_end()
         self._collect()
         remove_tree(self._record.path)
@@ -161,6 +167,13 @@ class Container:
             except FileNotFoundError:
                 # The directory of names does not outlive a boot.
                 return
+
+    def _is_starting(self) -> bool:
+        """Whether somebody starts it just now; then it runs, or has ended, when this returns."""
+        deadline = time.monotonic() + ENDING_S
+        while self.state is State.CREATED and time.monotonic() < deadline:
+            time.sleep(PAUSE_S)
+        return self.state is not State.CREATED
 
     def logs(self, stream: str = "stdout", offset: int = 0) -> bytes:
         """What was captured of `stdout` or `stderr` so far, from `offset` bytes on."""

@@ -193,6 +193,17 @@ def at_once(acts: list[Callable[[], object]]) -> list[object]:
     return told
 
 
+def test_it_is_removed_while_somebody_starts_it(yard: Box) -> None:
+    sandbox = yard.sandbox(grace_s=0)
+    for _ in range(8):
+        container = sandbox.create(["sleep", "60"])
+        starter = Container.find(container.id)
+        told = at_once([starter.start, lambda: Container.find(container.id).remove(force=True)])  # noqa: B023 -- called at once
+        assert eventually(lambda: states_of_all() == [])
+        # Whoever comes second is told.
+        assert sum(isinstance(one, ocisbx.OcisbxError) for one in told) <= 1, told
+
+
 def test_one_of_many_starts_it(yard: Box) -> None:
     container = yard.sandbox().create(["sleep", "60"])
     told = at_once([lambda: Container.find(container.id).start()] * 6)
