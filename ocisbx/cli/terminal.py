@@ -65,6 +65,8 @@ class Person:
 
         def held(execution: Any) -> None:  # noqa: ANN401 -- of the kinds that a call may have
             self._execution = execution
+            # A command may have started while nobody could be told.
+            self._catch_up()
             if then is not None:
                 then(execution)
 
@@ -74,12 +76,17 @@ class Person:
         # Before, Ctrl-C is for us: a runtime may hang. After it the payload's first words come.
         if step is Step.CREATED:
             self._local.take()
-            size = self._local.size()
-            if size is not None and size != self.call.size:
-                # It changed while the container was made.
-                self._follow(size)
+            # It may have changed while the container was made.
+            self._catch_up()
         if self._on_step is not None:
             self._on_step(step)
+
+    def _catch_up(self) -> None:
+        told = self.call.size
+        # Again: one that comes meanwhile must not be followed by this older one.
+        while (size := self._local.size()) is not None and size != told:
+            self._follow(size)
+            told = size
 
     def _follow(self, size: Size) -> None:
         """The payload's terminal gets the size of the caller's."""

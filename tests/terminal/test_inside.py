@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ocisbx import Container
+from ocisbx.background.used import USED_FILE
+from ocisbx.bundle.record import directory_of
 from tests.command_line import ocisbx, said
 from tests.terminal.driving import eventually
 from tests.terminal.seat import Seat
@@ -70,6 +73,23 @@ def test_the_size_is_followed(yard: Box, words: tuple[str, ...]) -> None:
         seat.wait_for(b"up\r\n")
         seat.resize(41, 141)
         seat.wait_for(b"41 141\r\n")
+
+
+def test_a_size_that_changes_while_it_starts_is_followed(yard: Box, words: tuple[str, ...]) -> None:
+    used = directory_of(Container.find("it").id) + "/" + USED_FILE
+    script = "trap 'stty size' WINCH; stty size; while :; do sleep 0.05; done"
+    with open(used, "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with sit(yard, words, "sh", "-c", script) as seat:
+            assert eventually(lambda: waits_for_a_lock(seat.process.pid))
+            seat.resize(41, 141)
+            fcntl.flock(file, fcntl.LOCK_UN)
+            seat.wait_for(b"41 141\r\n")
+
+
+def waits_for_a_lock(pid: int) -> bool:
+    with open("/proc/locks", encoding="ascii") as file:
+        return any(line.split()[1:6:4] == ["->", str(pid)] for line in file)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
