@@ -76,8 +76,9 @@ long landlock_abi(void);
  * returns 0 (also where it has no Landlock) or a negative errno. */
 long landlock_confine(char **rules);
 
-/* A terminal of this container, which becomes our 0, 1 and 2; its controlling end, or a negative errno. */
-long terminal_open(void);
+/* A terminal of this container, of user `uid`'s, which becomes our 0, 1 and 2; its controlling end, or a
+ * negative errno. */
+long terminal_open(unsigned int uid);
 
 /* init_selftest.c: returns the exit code. */
 int self_test(void);

@@ -28,7 +28,7 @@ static void wait_for_go(struct init *init)
 
 static void give_terminal(struct init *init, struct packet *packet)
 {
-	long controller = terminal_open();
+	long controller = terminal_open(init->launch.uid);
 
 	if (controller < 0) {
 		report_pair(OSBX_TYPE_FAILED, OSBX_COMMAND_PAYLOAD, OSBX_STAGE_TERMINAL,

@@ -70,7 +70,7 @@ static long open_peer(int controller)
 	return result == -ENOTTY || result == -EINVAL ? open_by_number(controller) : result;
 }
 
-long terminal_open(void)
+long terminal_open(unsigned int uid)
 {
 	long controller = SYS4(openat, AT_FDCWD, "/dev/ptmx",
 			       O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC, 0);
@@ -79,6 +79,10 @@ long terminal_open(void)
 	if (controller < 0)
 		return controller;
 	terminal = open_peer((int)controller);
+	/* Who may become a user and not give a file away, or not become it either, has one that is open
+	 * all the same, and hears of the user later. */
+	if (terminal >= 0 && uid != OSBX_OWN_ID)
+		SYS3(fchown, terminal, uid, OSBX_OWN_ID);
 	for (int fd = 0; terminal >= 0 && result >= 0 && fd < STDIO_COUNT; fd++)
 		result = SYS3(dup3, terminal, fd, 0);
 	if (terminal >= 0)

@@ -25,6 +25,7 @@
 #define NR_wait4 61
 #define NR_kill 62
 #define NR_fcntl 72
+#define NR_fchown 93
 #define NR_geteuid 107
 #define NR_getegid 108
 #define NR_setsid 112
@@ -70,6 +71,7 @@
 #define NR_wait4 260
 #define NR_kill 129
 #define NR_fcntl 25
+#define NR_fchown 55
 #define NR_geteuid 175
 #define NR_getegid 177
 #define NR_setsid 157

@@ -99,6 +99,8 @@ class Bundle:
     rules: tuple[str, ...] = ()
     binds: dict[str, Path] = field(default_factory=dict)
     no_new_privileges: bool = True
+    # The caller's first subordinate ids, user and group: 1 and more are those (newuidmap(1)).
+    subordinate: tuple[int, ...] = ()
 
     def write(self) -> None:
         rootfs = self.directory / "rootfs"
@@ -121,6 +123,8 @@ class Bundle:
             "uidMappings": [{"containerID": 0, "hostID": uid, "size": 1}],
             "gidMappings": [{"containerID": 0, "hostID": gid, "size": 1}],
         }
+        for name, first in zip(("uidMappings", "gidMappings"), self.subordinate, strict=False):
+            linux[name].append({"containerID": 1, "hostID": first, "size": 1000})
         if self.seccomp:
             linux["seccomp"] = self.seccomp
         capabilities = list(self.capabilities)

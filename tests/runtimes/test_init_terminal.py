@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import socket
 import time
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ocisbx.init import protocol, wire
-from ocisbx.init.protocol import Failed, Stage, Started, Target, Terminal
+from ocisbx.init.protocol import Failed, Ready, Stage, Started, Target, Terminal
+from ocisbx.init.wire import Command
+from ocisbx.probe.gather import subordinate_ids
 from ocisbx.terminal.console import is_controller
 from ocisbx.terminal.device import Size, read_some, set_size
-from tests.runtimes.init_container import TIMEOUT_S
+from tests.runtimes.init_container import NATIVE, RUNTIMES, TIMEOUT_S, Bundle, Container, Runtime
 from tests.runtimes.test_init_run import (
+    PATH,
     Side,
     every_native,
     every_runtime,
@@ -27,7 +31,7 @@ from tests.runtimes.test_init_run import (
 )
 
 if TYPE_CHECKING:
-    from tests.runtimes.init_container import Container
+    from pathlib import Path
 
 __all__ = ["session"]
 
@@ -102,11 +106,12 @@ def test_out_of_turn_before_the_terminal_is_used(
 class Relayed(Side):
     """A command on a terminal that its leader relays; `near` is our end."""
 
-    def __init__(self, container: Container, source: str) -> None:
+    def __init__(self, container: Container, what: str | Command) -> None:
+        command = shell(what) if isinstance(what, str) else what
         self.near, far = socket.socketpair()
         self.near.settimeout(TIMEOUT_S)
         with far:
-            super().__init__(container, shell(source), terminal=True, through=far.fileno())
+            super().__init__(container, command, terminal=True, through=far.fileno())
         wire.send_resize(self.sock, 12, 34)
         wire.send_go(self.sock, terminal=True)
 
@@ -165,6 +170,42 @@ def test_the_end_of_who_types_is_not_the_commands(session: Container) -> None:
         side.near.shutdown(socket.SHUT_WR)
         side.shown(b"still here\r\n")
         assert side.finish().status == 0
+
+
+CHANGES_IDS = ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN")
+SUBORDINATE = tuple(
+    ids.start
+    for name in ("subuid", "subgid")
+    for ids in subordinate_ids(f"/etc/{name}", os.getuid())[:1]
+)
+# gVisor has every id; the cell that crun needs maps one.
+MAPPING = [
+    one
+    for one in RUNTIMES
+    if one not in NATIVE
+    or (not one.in_cell and len(SUBORDINATE) == 2 and shutil.which("newuidmap") is not None)
+]
+
+
+@pytest.mark.parametrize("capabilities", [CHANGES_IDS, CHANGES_IDS[:2]], ids=["chown", "none"])
+@pytest.mark.parametrize("runtime", MAPPING, ids=lambda one: one.name)
+def test_a_terminal_is_its_users(
+    capabilities: tuple[str, ...], runtime: Runtime, tmp_path: Path
+) -> None:
+    """Who may not give files away has what is open, and no more."""
+    more = SUBORDINATE if runtime in NATIVE else ()
+    bundle = Bundle(tmp_path, runtime, [], capabilities=capabilities, subordinate=more)
+    words = "stat -c %u $(tty); echo opened > $(tty); echo done"
+    command = Command(("/bin/sh", "-c", words), (PATH,), "", 77, 77)
+    with Container(bundle) as container:
+        container.expect(Ready)
+        with Relayed(container, command) as side, side.near:
+            side.expect(Started)
+            shown = side.shown(b"done\r\n")
+            side.finish()
+    given = "CAP_CHOWN" in capabilities
+    assert shown.startswith(b"77\r\n" if given else b"0\r\n"), shown
+    assert (b"opened\r\n" in shown) == given, shown
 
 
 @one_native
