@@ -20,6 +20,10 @@ _Noreturn void abandon(const struct init *init, enum received reason)
 		while (signal_descendants(SIGKILL) && now_ns() < end_ns)
 			reap(&gone);
 	}
+	/* What it says is shown on a command's own terminal: nobody may read there any more, which would
+	 * hold up who writes, for good where this process is the reader. */
+	if (init->leads && init->launch.terminal != TERMINAL_NONE)
+		sys_exit(EXIT_FAILED);
 	refuse(reason == RECEIVED_MALFORMED ? "malformed packet" : "the driver is gone");
 }
 

@@ -18,6 +18,7 @@ from ocisbx.init.wire import Command
 from ocisbx.probe.gather import subordinate_ids
 from ocisbx.terminal.console import is_controller
 from ocisbx.terminal.device import Size, read_some, set_size
+from tests.box import eventually
 from tests.runtimes.init_container import NATIVE, RUNTIMES, TIMEOUT_S, Bundle, Container, Runtime
 from tests.runtimes.test_init_run import (
     PATH,
@@ -206,6 +207,22 @@ def test_a_terminal_is_its_users(
     given = "CAP_CHOWN" in capabilities
     assert shown.startswith(b"77\r\n" if given else b"0\r\n"), shown
     assert (b"opened\r\n" in shown) == given, shown
+
+
+@every_runtime
+def test_a_leader_whose_driver_is_gone_does_not_wait_for_its_own_terminal(
+    session: Container,
+) -> None:
+    """That is full, and it is the one who reads there."""
+    # Process 1, and who leads the command that looks.
+    leaders = "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c ^/ocisbx-init"
+    with Relayed(session, "yes") as side, side.near:
+        side.expect(Started)
+        # Nobody reads: by now it has nowhere to write to.
+        time.sleep(0.5)
+        assert told(session, leaders) == b"3\n"
+        side.sock.close()
+        assert eventually(lambda: told(session, leaders) == b"2\n")
 
 
 @one_native
