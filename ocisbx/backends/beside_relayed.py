@@ -25,11 +25,6 @@ END_OF_FILE = b"\x04"
 class RelayedFeeder(TerminalFeeder):
     """Types through the socket."""
 
-    def _put(self, fd: int, data: memoryview) -> int:
-        written = os.write(fd, data)
-        self._last = bytes(data[:written])[-1:] or self._last
-        return written
-
     def _end_of_file(self) -> bytes:
         return END_OF_FILE
 

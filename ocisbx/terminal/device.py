@@ -51,7 +51,8 @@ def check_size(rows: object, columns: object) -> Size:
 
 def read_some(controller_fd: int, size: int = READ_BYTES) -> bytes | None:
     """What was printed, at most `size` bytes; None: nothing now; empty: the end, nobody has the
-    terminal open any more (EIO, which Linux says of a controlling end then).
+    terminal open any more (EIO, which Linux says of a controlling end then; ECONNRESET of a relay
+    that ended with keys unread).
 
     Raises:
         TerminalError: the descriptor is not a terminal's (any more).
@@ -62,7 +63,7 @@ def read_some(controller_fd: int, size: int = READ_BYTES) -> bytes | None:
         except BlockingIOError:
             return None
         except OSError as error:
-            if error.errno != errno.EIO:
+            if error.errno not in (errno.EIO, errno.ECONNRESET):
                 raise
             return b""
 
@@ -80,7 +81,7 @@ def write_some(controller_fd: int, data: bytes | memoryview) -> int | None:
         except BlockingIOError:
             return 0
         except OSError as error:
-            if error.errno not in (errno.EIO, errno.EPIPE):
+            if error.errno not in (errno.EIO, errno.EPIPE, errno.ECONNRESET):
                 raise
             return None
 

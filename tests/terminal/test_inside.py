@@ -141,6 +141,14 @@ def test_without_a_person(yard: Box, words: tuple[str, ...]) -> None:
     assert run("-t", "--json", "it", "tty").stdout.count("/dev/pts/") == 1
 
 
+def test_keys_that_nobody_reads_do_not_hide_the_end(yard: Box, words: tuple[str, ...]) -> None:
+    """They are many: who passes them on ends with some unread."""
+    run = (*words, "-it", "--timeout", "1", "it", "sleep", "60")
+    done = ocisbx(yard, *run, input="y\n" * 500_000)
+    assert done.returncode == 124
+    assert "timed out" in done.stderr
+
+
 def test_two_at_once_have_one_each(yard: Box, words: tuple[str, ...]) -> None:
     with sit(yard, words, "sh", "-c", "tty; cat") as one, sit(yard, words, "cat") as two:
         one.wait_for(b"/dev/pts/")
