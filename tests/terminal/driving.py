@@ -60,5 +60,5 @@ def one_descriptor_left(pid: int, container_id: str) -> Iterator[None]:
             client = connect(container_id)
             assert client is not None
             stack.enter_context(client)
-            assert eventually(lambda: len(used()) > count)  # noqa: B023 -- called at once
+            assert eventually(lambda: len(used()) > count)
         yield
