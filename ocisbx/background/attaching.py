@@ -215,9 +215,9 @@ class _Attached:
         for piece in frames.pieces(frames.SHOWN, data):
             self._enqueue_shown(piece)
         while self._queued_bytes > BACKLOG_BYTES:
-            piece = self._queue.popleft()
-            self._queued_bytes -= len(piece)
-            self._lost_bytes += len(piece) - len(frames.SHOWN)
+            oldest = self._queue.popleft()
+            self._queued_bytes -= len(oldest)
+            self._lost_bytes += len(oldest) - len(frames.SHOWN)
         self._flush()
 
     def tell(self, packet: bytes) -> None:
