@@ -17,6 +17,7 @@ import pytest
 
 from ocisbx import Container
 from ocisbx.background.attached import Attached
+from ocisbx.background.packets import connect
 from ocisbx.bundle.record import RESULT_FILE
 from tests.command_line import environment, ocisbx, start
 from tests.terminal.driving import eventually, one_descriptor_left
@@ -403,10 +404,14 @@ def test_no_program_inherits_a_connection(yard: Box) -> None:
 def test_the_end_waits_for_nobody_who_does_not_read(yard: Box) -> None:
     container = detached(yard, "--", "sh", "-c", "read x; seq 400000")
     _, stuck = Attached.to(container.id, None)
+    listener = connect(container.id)
     assert stuck is not None
-    with stuck:
+    assert listener is not None
+    with stuck, listener:
+        listener.settimeout(20)
         stuck.type(b"go\r")
-        assert container.wait(timeout_s=20) is not None
+        assert listener.recv(1) == b""
         late_s = time.time() - os.stat(f"{container.record.path}/{RESULT_FILE}").st_mtime
         # Less than the farewell to them takes.
         assert late_s < 0.9
+    assert container.wait(timeout_s=20) is not None
