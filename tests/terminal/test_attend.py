@@ -255,7 +255,7 @@ def test_who_leaves_while_keys_wait_has_said_that_it_is_done(box: Box, script: P
             seat.wait_for(b"the password, please")
             assert eventually(lambda: seat.is_raw)
             # More than the program's terminal takes, less than waits in the connection.
-            seat.type_in_time(b"x" * 120_000)
+            seat.type_in_time(b"x" * 90_000)
             seat.type_in_time(DETACH)
             assert seat.drain_until_end() == 0
         out, _ = process.communicate(timeout=15)
