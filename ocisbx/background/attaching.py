@@ -62,21 +62,22 @@ class Attachments:
         """Somebody more, whose end is returned; `size`: what they sit at.
 
         Raises:
-            InvalidState: there are as many as may be.
+            InvalidState: there are as many as may be, or no descriptor is left.
         """
         if len(self._all) >= MAX_ATTACHED:
             raise InvalidState(
                 f"{MAX_ATTACHED} are attached to it already", remedy="let one of them detach"
             )
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.settimeout(0)
-        attached = _Attached(
-            ours, _Owner(self._type, self._hear, on_caught_up=self._redraw, on_end=self._drop)
-        )
+        try:
+            attached, theirs = self._connect()
+        except OSError as error:
+            # It is theirs: the container must not feel it.
+            raise InvalidState(
+                "nobody more can attach to it",
+                why=f"its process cannot open a connection: {error.strerror or error}",
+                remedy="raise `ulimit -n` before it is started, or let one of them detach",
+            ) from error
         self._all.add(attached)
-        # Edges: the hang-up of one whose keys wait must not wake us again and again.
-        edges = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
-        self._events.watch(ours.fileno(), attached.advance, edges)
         attached.show(self._line if len(self._line) <= LINE_BYTES else self._picture())
         if size is not None:
             self._size = Size(*size)
@@ -120,6 +121,23 @@ class Attachments:
             self._input_fd = -1
 
     # ----------------------------------------------------------------------------------- below
+    def _connect(self) -> tuple[_Attached, socket.socket]:
+        """Their two ends. Raises OSError: nothing is left open."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(0)
+        attached = _Attached(
+            ours, _Owner(self._type, self._hear, on_caught_up=self._redraw, on_end=self._drop)
+        )
+        # Edges: the hang-up of one whose keys wait must not wake us again and again.
+        edges = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
+        try:
+            self._events.watch(ours.fileno(), attached.advance, edges)
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
+        return attached, theirs
+
     def _drop(self, attached: _Attached) -> None:
         if attached in self._all:
             self._all.remove(attached)
@@ -184,7 +202,7 @@ class _Attached:
         self._socket = connection
         self._owner = owner
         self._typed = NOTHING
-        self._queue: deque[bytes] = deque()
+        self._queue: deque[bytearray] = deque()
         self._queued_bytes = 0
         self._lost_bytes = 0
         self._missed = False
@@ -195,17 +213,16 @@ class _Attached:
     def show(self, data: bytes) -> None:
         """They see this; where too much waits for them, they lose the oldest of that."""
         for piece in frames.pieces(frames.SHOWN, data):
-            self._queue.append(piece)
-            self._queued_bytes += len(piece)
+            self._enqueue_shown(piece)
         while self._queued_bytes > BACKLOG_BYTES:
-            piece = self._queue.popleft()
-            self._queued_bytes -= len(piece)
-            self._lost_bytes += len(piece) - len(frames.SHOWN)
+            oldest = self._queue.popleft()
+            self._queued_bytes -= len(oldest)
+            self._lost_bytes += len(oldest) - len(frames.SHOWN)
         self._flush()
 
     def tell(self, packet: bytes) -> None:
         """This packet, after those before it."""
-        self._queue.append(packet)
+        self._queue.append(bytearray(packet))
         self._queued_bytes += len(packet)
         self._flush()
 
@@ -214,7 +231,7 @@ class _Attached:
         self._flush()
         try:
             self._hear()
-        except (ConnectionError, EOFError):
+        except EOFError:
             self._owner.on_end(self)
 
     def flush_until(self, until: float) -> None:
@@ -226,6 +243,17 @@ class _Attached:
 
     def close(self) -> None:
         self._socket.close()
+
+    def _enqueue_shown(self, piece: bytes) -> None:
+        """Into the last packet while it has room: of single bytes each would cost fifty."""
+        last = self._queue[-1] if self._queue else bytearray()
+        data = memoryview(piece)[len(frames.SHOWN) :]
+        if last.startswith(frames.SHOWN) and len(last) + len(data) <= frames.PACKET_BYTES:
+            last += data
+            self._queued_bytes += len(data)
+        else:
+            self._queue.append(bytearray(piece))
+            self._queued_bytes += len(piece)
 
     def _flush(self) -> bool:
         """Whether all is sent; where they are gone, there is nothing to send."""
@@ -249,17 +277,17 @@ class _Attached:
         return True
 
     def _hear(self) -> None:
-        """Raises EOFError, ConnectionError: they are gone."""
+        """Raises EOFError: they are gone."""
         while True:
             if self._typed:
                 self._typed = self._owner.on_typed(self._typed)
             if self._typed:
                 if self._is_hung_up():
+                    self._hear_last_words()
                     raise EOFError
                 return
-            try:
-                packet = self._socket.recv(frames.PACKET_BYTES)
-            except BlockingIOError:
+            packet = self._receive()
+            if packet is None:
                 return
             if not packet:
                 raise EOFError
@@ -268,6 +296,25 @@ class _Attached:
                 self._typed = memoryview(frame.data)
             else:
                 self._owner.on_frame(frame)
+
+    def _hear_last_words(self) -> None:
+        """What they typed is not taken any more, but whether they left by their keys counts."""
+        while packet := self._receive():
+            frame = frames.split(packet)
+            if frame.kind == frames.LEFT:
+                self._owner.on_frame(frame)
+
+    def _receive(self) -> bytes | None:
+        """The next packet; None: there is none now; empty: they are gone."""
+        for _ in range(2):
+            try:
+                return self._socket.recv(frames.PACKET_BYTES)
+            except BlockingIOError:
+                return None
+            except ConnectionResetError:
+                # Told once, when they left before they had read all; what they said is still there.
+                continue
+        return b""
 
     def _is_hung_up(self) -> bool:
         poller = select.poll()

@@ -11,7 +11,7 @@ from ocisbx.background.control import Control, Events
 from ocisbx.background.packets import error_document
 from ocisbx.errors import InvalidState
 from ocisbx.expect.screen import last_bytes
-from ocisbx.terminal.device import READ_BYTES, get_size
+from ocisbx.terminal.device import DEFAULT_SIZE, READ_BYTES, get_size
 
 if TYPE_CHECKING:
     from ocisbx.background.control import Answer
@@ -40,7 +40,9 @@ class Attending:
         self._why = ""
         self._events = Events()
         self._people = Attachments(self._events, lambda: paint(terminal.screen()))
-        self._size = get_size(self._raw.fileno())
+        size = get_size(self._raw.fileno())
+        # The program may have set what no terminal can be given back.
+        self._size = size if all(size) else DEFAULT_SIZE
         try:
             self._control = Control(terminal.id, self._events, self._answer)
         except BaseException:
@@ -78,6 +80,12 @@ class Attending:
         """Somebody in this very process."""
         return Attached(self._people.add(size))
 
+    def leave(self) -> None:
+        """Who sits in this process has left by their keys: it is over, whatever waits."""
+        self.turn()
+        self._on_left()
+        self._settle()
+
     def turn(self, timeout_s: float = 0.0) -> None:
         """Pass on what is there, or comes in time; once it is over, nothing."""
         if self.is_over:
@@ -86,7 +94,10 @@ class Attending:
         if not self._why and self._raw.has_ended:
             # One whose terminal somebody holds open elsewhere is not heard to end.
             self._read()
-        if self._why:
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._why and not self.is_over:
             self._handle.done()
             self._people.close(self._why)
 

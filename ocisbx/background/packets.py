@@ -23,6 +23,7 @@ ANSWER_S: Final = 120.0
 # What needs nothing but its attention.
 ORDERS_S: Final = 10.0
 _CREDENTIALS: Final = struct.Struct("3i")
+_INT: Final = struct.Struct("i")
 _SIGNALS: Final = frozenset(int(number) for number in signal.valid_signals())
 MAX_GRACE_S: Final = 1e9
 # struct winsize (ioctl_tty(2)).
@@ -211,9 +212,7 @@ def _exchange(
         client.settimeout(patience_s)
         try:
             client.send(encode({"verb": verb, **members}))
-            data, given, _, _ = socket.recv_fds(
-                client, PACKET_BYTES, descriptors, socket.MSG_CMSG_CLOEXEC
-            )
+            data, given = _receive(client, descriptors)
         except TimeoutError as error:
             what = f"the supervisor of {container_id} has not answered for {patience_s:g} s"
             raise InvalidState(what, remedy="is it stopped? ocisbx ps tells its pid") from error
@@ -226,3 +225,18 @@ def _exchange(
         raise error_of(answer["error"])
     found = answer.get("ok")
     return found if isinstance(found, dict) else {}, given
+
+
+def _receive(client: socket.socket, most: int) -> tuple[bytes, list[int]]:
+    """A packet, and at most so many descriptors with it, which nothing that we start inherits."""
+    # Not socket.recv_fds, which forgets its flags (Python 3.11).
+    data, control, _, _ = client.recvmsg(
+        PACKET_BYTES, socket.CMSG_LEN(most * _INT.size), socket.MSG_CMSG_CLOEXEC
+    )
+    given = [
+        number
+        for level, kind, rights in control
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+        for (number,) in _INT.iter_unpack(rights[: len(rights) // _INT.size * _INT.size])
+    ]
+    return data, given

@@ -118,9 +118,10 @@ class Supervision:
             # On a disk that cannot even take this it counts as lost, which is true.
             write_ending(self._record, ending)
         self._answer({"ok": {}} if "result" in ending else {"error": ending["error"]})
+        # Before the farewell: who waits for the end waits for nobody's terminal.
+        self._control.close()
         if self._attached is not None:
             self._attached.close()
-        self._control.close()
 
     # ------------------------------------------------------------------------------ its directory
     def _create(self) -> None:

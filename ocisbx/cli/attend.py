@@ -38,8 +38,7 @@ class InPlace:
             if parting is Parting.GONE:
                 handle.give_up("the person's terminal was hung up")
                 return
-            while not attending.is_over:
-                attending.turn(LOOK_S)
+            attending.leave()
         say("ocisbx: the script goes on")
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ocisbx.background import frames
 from ocisbx.background.attaching import BACKLOG_BYTES, Attachments
 from ocisbx.background.control import Events
+from ocisbx.errors import InvalidState
 
 if TYPE_CHECKING:
     import socket
@@ -116,6 +117,23 @@ def test_what_is_not_read_is_bounded_and_counted(stage: Stage) -> None:
     assert slow.recv(100) == frames.SHOWN + b"again"
 
 
+def test_what_is_not_read_is_kept_in_whole_packets(stage: Stage) -> None:
+    """Single bytes too: an object for each would cost far more than what is counted."""
+    slow = stage.sit()
+    for _ in range(20):
+        stage.hub.shown(b"-" * (1 << 15))
+    for _ in range(100_000):
+        stage.hub.shown(b"x")
+    seen = packets = 0
+    while seen < 100_000:
+        frame = frames.split(slow.recv(frames.PACKET_BYTES))
+        assert frame.kind == frames.SHOWN
+        seen += frame.data.count(b"x")
+        packets += 1
+        stage.turn()
+    assert (seen, packets) == (100_000, 24)
+
+
 def test_all_that_is_typed_arrives_in_order(stage: Stage) -> None:
     person = stage.sit()
     person.settimeout(0)
@@ -141,6 +159,30 @@ def test_who_hangs_up_while_keys_wait_is_gone(stage: Stage) -> None:
     person.close()
     stage.turn()
     assert stage.hub.count == 0
+
+
+def test_who_left_while_keys_wait_has_left(stage: Stage) -> None:
+    person = stage.sit()
+    for _ in range(4):
+        person.send(frames.TYPED + bytes(1 << 15))
+        stage.turn()
+    person.send(frames.LEFT)
+    stage.turn()
+    assert stage.left == 0
+    person.close()
+    stage.turn()
+    assert (stage.left, stage.hub.count) == (1, 0)
+
+
+def test_who_left_before_they_read_all_has_left(stage: Stage) -> None:
+    """The kernel tells that as a reset, before what they said."""
+    person = stage.sit()
+    stage.hub.shown(b"never read")
+    person.send(frames.TYPED + b"y\r")
+    person.send(frames.LEFT)
+    person.close()
+    assert stage.typed() == b"y\r"
+    assert (stage.left, stage.hub.count) == (1, 0)
 
 
 def test_who_is_idle_wakes_nobody(stage: Stage) -> None:
@@ -172,6 +214,24 @@ def test_a_prompt_is_shown_to_who_comes_and_half_a_picture_is_not(stage: Stage) 
     person.settimeout(0)
     with pytest.raises(BlockingIOError):
         person.recv(100)
+
+
+def test_a_connection_that_cannot_be_had_is_refused() -> None:
+    events = Events()
+    hub = Attachments(events)
+    # In the place of what polls: nothing can be registered with it.
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(null, events.fileno(), inheritable=False)
+    try:
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises(InvalidState, match="nobody more can attach") as caught:
+            hub.add(None)
+        assert "ulimit -n" in caught.value.remedy
+        assert os.listdir("/proc/self/fd") == before
+        assert hub.count == 0
+    finally:
+        os.close(null)
+        events.close()
 
 
 def test_the_end_is_told_with_all_that_was_shown(stage: Stage) -> None:

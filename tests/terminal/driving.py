@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
 import time
 from typing import TYPE_CHECKING
 
 from ocisbx import ExpectTimeout
+from ocisbx.background.packets import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ocisbx import Terminal
 
@@ -37,3 +41,24 @@ def eventually(condition: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+@contextlib.contextmanager
+def one_descriptor_left(pid: int, container_id: str) -> Iterator[None]:
+    """The process at this container's control socket can open one more meanwhile."""
+
+    def used() -> set[int]:
+        return {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    # Not less than it has: poll(2) would refuse to watch so many.
+    most = max(used()) + 2
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.prlimit, pid, resource.RLIMIT_NOFILE, before)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, before[1]))
+        while (count := len(used())) < most - 1:
+            client = connect(container_id)
+            assert client is not None
+            stack.enter_context(client)
+            assert eventually(lambda: len(used()) > count)
+        yield

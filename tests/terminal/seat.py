@@ -65,6 +65,27 @@ class Seat:
     def type(self, text: str | bytes) -> None:
         os.write(self.controller_fd, text.encode() if isinstance(text, str) else text)
 
+    def type_until_stuck(self) -> None:
+        """For three seconds, as much as goes."""
+        os.set_blocking(self.controller_fd, False)
+        goal = time.monotonic() + 3
+        while time.monotonic() < goal:
+            try:
+                self.type(b"x" * 4096)
+            except BlockingIOError:
+                self.read(0.05)
+
+    def type_in_time(self, data: bytes) -> None:
+        """All of it, reading meanwhile."""
+        os.set_blocking(self.controller_fd, False)
+        deadline = time.monotonic() + PATIENCE_S
+        while data:
+            assert time.monotonic() < deadline, data
+            try:
+                data = data[os.write(self.controller_fd, data) :]
+            except BlockingIOError:
+                self.read(0.05)
+
     def resize(self, rows: int, columns: int) -> None:
         size = struct.pack("4H", rows, columns, 0, 0)
         fcntl.ioctl(self.controller_fd, termios.TIOCSWINSZ, size)

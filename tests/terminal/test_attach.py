@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shlex
 import signal
@@ -16,8 +17,10 @@ import pytest
 
 from ocisbx import Container
 from ocisbx.background.attached import Attached
+from ocisbx.background.packets import connect
+from ocisbx.bundle.record import RESULT_FILE
 from tests.command_line import environment, ocisbx, start
-from tests.terminal.driving import eventually
+from tests.terminal.driving import eventually, one_descriptor_left
 from tests.terminal.seat import Seat
 
 if TYPE_CHECKING:
@@ -266,20 +269,8 @@ def test_keys_that_nobody_reads_keep_nobody_from_leaving(yard: Box) -> None:
     container = detached(yard, "--", "sh", "-c", "stty raw -echo; printf up; sleep 60")
     with sit(yard) as seat:
         seat.wait_for(b"up")
-        os.set_blocking(seat.controller_fd, False)
-        goal = time.monotonic() + 3
-        while time.monotonic() < goal:
-            try:
-                seat.type(b"x" * 4096)
-            except BlockingIOError:
-                seat.read(0.05)
-        typed = False
-        while not typed:
-            try:
-                seat.type(DETACH)
-                typed = True
-            except BlockingIOError:
-                seat.read(0.05)
+        seat.type_until_stuck()
+        seat.type_in_time(DETACH)
         assert seat.drain_until_end() == 0
         assert seat.is_as_before
     assert container.state == "running"
@@ -391,3 +382,36 @@ def test_only_so_many(yard: Box) -> None:
         done = ocisbx(yard, "attach", "it")
         assert (done.returncode, "are attached to it already" in done.stderr) == (125, True)
     assert eventually(lambda: ocisbx(yard, "attach", "it", input="exit 3\n").returncode == 3)
+
+
+def test_the_container_outlives_what_those_who_come_cannot_have(yard: Box) -> None:
+    container = shell(yard)
+    with one_descriptor_left(container.record.supervisor.pid, container.id):
+        done = ocisbx(yard, "attach", "it")
+        assert (done.returncode, "nobody more can attach" in done.stderr) == (125, True)
+        assert "ulimit -n" in done.stderr
+    assert container.state == "running"
+    assert ocisbx(yard, "attach", "it", input="exit 3\n").returncode == 3
+
+
+def test_no_program_inherits_a_connection(yard: Box) -> None:
+    _, attached = Attached.to(shell(yard).id, None)
+    assert attached is not None
+    with attached:
+        assert fcntl.fcntl(attached.fileno(), fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+
+
+def test_the_end_waits_for_nobody_who_does_not_read(yard: Box) -> None:
+    container = detached(yard, "--", "sh", "-c", "read x; seq 400000")
+    _, stuck = Attached.to(container.id, None)
+    listener = connect(container.id)
+    assert stuck is not None
+    assert listener is not None
+    with stuck, listener:
+        listener.settimeout(20)
+        stuck.type(b"go\r")
+        assert listener.recv(1) == b""
+        late_s = time.time() - os.stat(f"{container.record.path}/{RESULT_FILE}").st_mtime
+        # Less than the farewell to them takes.
+        assert late_s < 0.9
+    assert container.wait(timeout_s=20) is not None

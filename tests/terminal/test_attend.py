@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.command_line import ocisbx, start
-from tests.terminal.driving import eventually
+from tests.terminal.driving import eventually, one_descriptor_left
 from tests.terminal.seat import Seat
 from tests.terminal.test_attach import DETACH
 
@@ -222,3 +222,69 @@ def test_a_full_screen_is_painted_for_who_comes(box: Box, script: Path) -> None:
             assert seat.drain_until_end() == 0
         out, _ = process.communicate(timeout=20)
     assert process.returncode == 0, out
+
+
+# Does not read what is typed, and goes on.
+DEAF = """
+command = ["sh", "-c", "stty raw -echo; printf up; while :; do sleep 0.2; printf tick; done"]
+[[steps]]
+expect_exact = "up"
+[[steps]]
+needs_user = "the password, please"
+[[steps]]
+expect_exact = "tick"
+"""
+
+
+def test_keys_that_nobody_reads_keep_nobody_in_place(box: Box, script: Path) -> None:
+    script.write_text(DEAF)
+    with Seat(box, "expect", "--json", "--runtime", box.runtime.path, str(script)) as seat:
+        seat.wait_for(b"the password, please")
+        assert eventually(lambda: seat.is_raw)
+        seat.type_until_stuck()
+        seat.type_in_time(DETACH)
+        assert seat.drain_until_end() == 0
+        assert b'"outcome": "ok"' in seat.shown
+        assert seat.is_as_before
+
+
+def test_who_leaves_while_keys_wait_has_said_that_it_is_done(box: Box, script: Path) -> None:
+    script.write_text(DEAF)
+    with waiting(box, script) as (process, container_id):
+        with Seat(box, "attach", container_id) as seat:
+            seat.wait_for(b"the password, please")
+            assert eventually(lambda: seat.is_raw)
+            # More than the program's terminal takes, less than waits in the connection.
+            seat.type_in_time(b"x" * 90_000)
+            seat.type_in_time(DETACH)
+            assert seat.drain_until_end() == 0
+        out, _ = process.communicate(timeout=15)
+    assert (process.returncode, json.loads(out)["outcome"]) == (0, "ok")
+
+
+def test_a_size_that_is_none_is_not_given_back(box: Box, script: Path) -> None:
+    script.write_text(
+        "command = ['sh', '-c', 'stty rows 0 cols 0; printf up; read x; stty size; read y']\n"
+        "[[steps]]\nexpect = 'up'\n[[steps]]\nneeds_user = 'the password, please'\n"
+        "[[steps]]\nsendline = 'x'\n[[steps]]\nexpect_exact = '24 80'\n"
+    )
+    with waiting(box, script) as (process, container_id):
+        with Seat(box, "attach", container_id) as seat:
+            seat.wait_for(b"up")
+            seat.type(DETACH)
+            assert seat.drain_until_end() == 0
+        out, _ = process.communicate(timeout=20)
+    assert (process.returncode, json.loads(out)["outcome"]) == (0, "ok")
+
+
+def test_the_script_outlives_what_those_who_come_cannot_have(box: Box, script: Path) -> None:
+    with waiting(box, script) as (process, container_id):
+        with one_descriptor_left(process.pid, container_id):
+            done = ocisbx(box, "attach", container_id)
+            assert (done.returncode, "nobody more can attach" in done.stderr) == (125, True)
+        with Seat(box, "attach", container_id) as seat:
+            seat.wait_for(b"Password: ")
+            seat.type(b"wrong\r" + DETACH)
+            assert seat.drain_until_end() == 0
+        out, _ = process.communicate(timeout=20)
+    assert json.loads(out)["outcome"] == "fail"
