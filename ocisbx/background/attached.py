@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
+import socket
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
@@ -10,12 +12,12 @@ from ocisbx.background import frames
 from ocisbx.background.packets import ask_attach
 
 if TYPE_CHECKING:
-    import socket
-
     from ocisbx.terminal.device import Size
 
 # What is typed and not taken yet; more is not taken from who types.
 BACKLOG_BYTES = 1 << 16
+# More than a connection takes at first (net.core.wmem_default).
+LEAVING_BYTES = 1 << 20
 
 
 class Attached:
@@ -71,7 +73,12 @@ class Attached:
         self._send(frames.encode_size(*size))
 
     def leave(self) -> None:
-        """They left by their keys, not by an accident."""
+        """They left by their keys, not by an accident. What they typed and nobody takes is
+        dropped, and there is room for this in a connection that is full of it."""
+        self._queue.clear()
+        self._queued_bytes = 0
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LEAVING_BYTES)
         self._send(frames.LEFT)
 
     def flush(self) -> None:

@@ -212,7 +212,7 @@ def _exchange(
         client.settimeout(patience_s)
         try:
             client.send(encode({"verb": verb, **members}))
-            data, given = _receive(client, descriptors)
+            data, given = receive(client, PACKET_BYTES, descriptors)
         except TimeoutError as error:
             what = f"the supervisor of {container_id} has not answered for {patience_s:g} s"
             raise InvalidState(what, remedy="is it stopped? ocisbx ps tells its pid") from error
@@ -227,11 +227,11 @@ def _exchange(
     return found if isinstance(found, dict) else {}, given
 
 
-def _receive(client: socket.socket, most: int) -> tuple[bytes, list[int]]:
+def receive(client: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
     """A packet, and at most so many descriptors with it, which nothing that we start inherits."""
     # Not socket.recv_fds, which forgets its flags (Python 3.11).
     data, control, _, _ = client.recvmsg(
-        PACKET_BYTES, socket.CMSG_LEN(most * _INT.size), socket.MSG_CMSG_CLOEXEC
+        size, socket.CMSG_LEN(most * _INT.size), socket.MSG_CMSG_CLOEXEC
     )
     given = [
         number

@@ -67,6 +67,11 @@ def _help_out(given: str, keys: DetachKeys, *, types: bool) -> int:
         ConfigError: there is no such container.
     """
     container_id = next((one.id for one in live_owners() if given in (one.id, one.name)), None)
+    if container_id is not None and not types:
+        raise ConfigError(
+            "--no-stdin: what waits here is a script, for somebody who types",
+            remedy=f"ocisbx attach {printable(given)}",
+        )
     told, attached = (
         ({}, None) if container_id is None else Attached.to(container_id, size_of(STDOUT))
     )

@@ -14,6 +14,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from ocisbx.background.packets import receive
 from ocisbx.errors import ConfigError, InvalidState, OcisbxError, RuntimeFailed
 from ocisbx.plan import Plan
 from ocisbx.values import show
@@ -70,8 +71,7 @@ def borrow(path: str, workspace: str | None = None) -> Iterator[Loan]:
         with contextlib.suppress(BrokenPipeError):
             # What has ended meanwhile is noticed next.
             connection.send(json.dumps({"workspace": workspace}).encode())
-        flags = socket.MSG_CMSG_CLOEXEC
-        data, descriptors, _, _ = socket.recv_fds(connection, PACKET_BYTES, 2, flags)
+        data, descriptors = receive(connection, PACKET_BYTES, 2)
         if len(descriptors) != 2:
             for descriptor in descriptors:
                 os.close(descriptor)
