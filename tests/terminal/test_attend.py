@@ -248,18 +248,29 @@ def test_keys_that_nobody_reads_keep_nobody_in_place(box: Box, script: Path) -> 
         assert seat.is_as_before
 
 
-def test_who_leaves_while_keys_wait_has_said_that_it_is_done(box: Box, script: Path) -> None:
+# More than the program's terminal takes, and less than waits in the connection; more than both.
+@pytest.mark.parametrize("size", [90_000, 600_000])
+def test_who_leaves_while_keys_wait_has_said_that_it_is_done(
+    box: Box, script: Path, size: int
+) -> None:
     script.write_text(DEAF)
     with waiting(box, script) as (process, container_id):
         with Seat(box, "attach", container_id) as seat:
             seat.wait_for(b"the password, please")
             assert eventually(lambda: seat.is_raw)
-            # More than the program's terminal takes, less than waits in the connection.
-            seat.type_in_time(b"x" * 90_000)
+            seat.type_in_time(b"x" * size)
             seat.type_in_time(DETACH)
             assert seat.drain_until_end() == 0
         out, _ = process.communicate(timeout=15)
     assert (process.returncode, json.loads(out)["outcome"]) == (0, "ok")
+
+
+def test_a_script_waits_for_nobody_who_does_not_type(box: Box, script: Path) -> None:
+    with waiting(box, script) as (process, container_id):
+        done = ocisbx(box, "attach", "--no-stdin", container_id)
+        assert (done.returncode, "for somebody who types" in done.stderr) == (125, True)
+        assert process.poll() is None
+        process.terminate()
 
 
 def test_a_size_that_is_none_is_not_given_back(box: Box, script: Path) -> None:
