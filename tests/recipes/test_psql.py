@@ -75,13 +75,14 @@ def test_statements(cookbook: Cookbook) -> None:
     sockets.mkdir()
     directory.mkdir()
     gvisor = cookbook.box.runtime.name == "runsc"
-    port = free_port() if gvisor else 5432
-    words: list[str] = []
+    # Other tests have servers of their own at the same time.
+    port = free_port()
+    command = [*cookbook.command("psql"), "-p", str(port)]
+    words = ["--", *command]
     if gvisor:
         # It shows no sockets of the host's.
-        command = cookbook.command("psql")
         command[command.index("/run/postgresql")] = "127.0.0.1"
-        words = ["--network", "host", "--", *command, "-p", str(port)]
+        words = ["--network", "host", "--", *command]
     with postgres(directory, sockets, port):
         report = cookbook.cook("psql", *words, secrets={"PGPASSWORD": "open, please"})
         assert "password authentication failed" in report["message"], last(report)
