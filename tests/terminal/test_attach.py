@@ -19,13 +19,14 @@ from ocisbx.background.attached import Attached
 from ocisbx.background.packets import connect
 from ocisbx.bundle.record import RESULT_FILE
 from tests.command_line import environment, ocisbx, start
+from tests.terminal.conftest import of_each_name
 from tests.terminal.driving import eventually, one_descriptor_left
 from tests.terminal.seat import Seat
 
 if TYPE_CHECKING:
     from tests.box import Box
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, of_each_name]
 DETACH = b"\x10\x11"
 SHELL = ("sh", "-c", "PS1='$ ' exec sh -i")
 

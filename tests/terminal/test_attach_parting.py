@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.terminal.conftest import of_each_name
 from tests.terminal.driving import eventually
 from tests.terminal.seat import Seat
 from tests.terminal.test_attach import DETACH, detached, shell, sit
@@ -19,7 +20,7 @@ from tests.terminal.test_attach import DETACH, detached, shell, sit
 if TYPE_CHECKING:
     from tests.box import Box
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, of_each_name]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.command_line import ocisbx, start
+from tests.terminal.conftest import of_each_name
 from tests.terminal.driving import eventually, one_descriptor_left
 from tests.terminal.seat import Seat
 from tests.terminal.test_attach import DETACH
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.box import Box
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, of_each_name]
 
 PROGRAM = """
 printf 'name: '; read n; stty -echo; printf 'Password: '; read p; stty echo; echo

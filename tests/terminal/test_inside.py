@@ -13,6 +13,7 @@ from ocisbx import Container
 from ocisbx.background.used import USED_FILE
 from ocisbx.bundle.record import directory_of
 from tests.command_line import ocisbx, said
+from tests.terminal.conftest import of_each_name
 from tests.terminal.driving import eventually
 from tests.terminal.seat import Seat
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.box import Box
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, of_each_name]
 
 
 @pytest.fixture(params=["exec", "session"])
