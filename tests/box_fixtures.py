@@ -41,11 +41,15 @@ def box(
 
 @pytest.fixture
 def yard(box: Box) -> Iterator[Box]:
-    """A box in which nothing of a test's containers is left, once they are removed."""
+    """A box in which nothing of a test's containers and sessions is left, once they are removed."""
     yield box
     for container in Container.all():
         container.remove(force=True)
     collect()
-    state = box.base / "state" / "ocisbx" / "containers"
-    controls = box.run_directory / "ocisbx" / "controls"
-    assert [*state.glob("*"), *controls.glob("*")] == []
+    state = box.base / "state"
+    places = (
+        state / "ocisbx" / "containers",
+        state / "ocisbx-worktrees",
+        box.run_directory / "ocisbx" / "controls",
+    )
+    assert [left for place in places for left in place.glob("*")] == []

@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ocisbx import Container
-from ocisbx.background.leftovers import collect
 from ocisbx.quirks import find_quirks
 from tests.box import RUNTIMES
-from tests.box_fixtures import box, cache
+from tests.box_fixtures import box, cache, yard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ocisbx.host import RuntimeBinary
     from tests.box import Box
 
-__all__ = ["box", "cache", "house", "runtime"]
+__all__ = ["box", "cache", "house", "runtime", "yard"]
 
 # All that can hold a session; of gVisor's platforms the first, which is the default.
 ABLE = {
@@ -36,13 +32,6 @@ def runtime() -> RuntimeBinary:
 
 
 @pytest.fixture
-def house(box: Box) -> Iterator[Box]:
-    """A box in which nothing of a test's sessions is left, once they are removed."""
-    yield box
-    for container in Container.all():
-        container.remove(force=True)
-    collect()
-    state = box.base / "state" / "ocisbx"
-    controls = box.run_directory / "ocisbx" / "controls"
-    left = [*(state / "containers").glob("*"), *(box.base / "state" / "ocisbx-worktrees").glob("*")]
-    assert [*left, *controls.glob("*")] == []
+def house(yard: Box) -> Box:
+    """What the tests of sessions call a yard."""
+    return yard
