@@ -275,7 +275,7 @@ def test_a_hierarchy_that_is_mounted_read_only() -> None:
     for one in told[1:]:
         assert one["exit_code"] == 0
         assert one["enforcement"]["memory"]["state"] == "unsupported"
-    assert set(MANAGER.glob("app.slice/*.scope")) == before
+    assert set(MANAGER.glob("app.slice/*.scope")) <= before
 
 
 def test_a_driver_that_is_moved_between_two_calls() -> None:
