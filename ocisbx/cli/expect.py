@@ -12,9 +12,12 @@ from ocisbx.cli.run_options import CONTAINER
 from ocisbx.documents import MAX_FILE_BYTES, read_file, show_path
 from ocisbx.errors import ConfigError
 from ocisbx.expect.file import parse_script
+from ocisbx.expect.params import command_of, load_params, parse_params
 from ocisbx.quantities import parse_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ocisbx.expect.handover import Attendant
     from ocisbx.expect.report import ScriptReport
     from ocisbx.expect.script import Script
@@ -25,6 +28,7 @@ EXPECT = Syntax(
     "",
     (
         *CONTAINER,
+        Option(("--param",), "many", "NAME=VALUE", ""),
         Option(("--dry-run",), "flag", "", ""),
         JSON,
         Option(("--wait-user",), "one", "SECONDS", ""),
@@ -41,6 +45,9 @@ container. COMMAND goes before the file's own.
   --wait-user SECONDS
                where a person is needed, and none sits here: how long to wait
                for one to come by `ocisbx attach`
+  --param NAME=VALUE
+               a value for ${param:NAME}, which the file's [params] names; again
+               for others. It is shown: what is secret comes by [secrets]
   RUN OPTIONS  those of `ocisbx run` that say what the container is
                (--workspace, -v, --network, --memory ...: ocisbx run --help)
 
@@ -51,6 +58,7 @@ early, 124: a step timed out, 3: a person is needed and nobody is there,
 examples:
   ocisbx expect --dry-run apply.toml
   ocisbx expect apply.toml -- terraform apply
+  ocisbx expect login.toml --param user=ada
   ocisbx expect --dry-run - < apply.toml
 """,
 )
@@ -69,14 +77,17 @@ def expect_main(arguments: list[str]) -> int:
     if not command and not script.command:
         remedy = 'write it after --, or as command = ["PROGRAM", "ARG"] in the file'
         raise ConfigError("no command was given", remedy=remedy)
-    argv, as_json = command or list(script.command), "json" in parsed.options
+    params = load_params(script, parse_params(parsed.options.get("param", ())))
+    argv, as_json = command or command_of(script, params), "json" in parsed.options
     if "dry-run" in parsed.options:
         _tell(script, argv, as_json=as_json)
         return 0
-    return tell_report(_run(script, argv, parsed.options), as_json=as_json)
+    return tell_report(_run(script, argv, params, parsed.options), as_json=as_json)
 
 
-def _run(script: Script, argv: list[str], options: dict[str, Any]) -> ScriptReport:
+def _run(
+    script: Script, argv: list[str], params: Mapping[str, str], options: dict[str, Any]
+) -> ScriptReport:
     """Raises OcisbxError: the container cannot be started, a secret is not there."""
     # For a script that is only checked none of it is needed.
     from ocisbx.cli.prepare import build_config  # noqa: PLC0415
@@ -89,7 +100,8 @@ def _run(script: Script, argv: list[str], options: dict[str, Any]) -> ScriptRepo
     given = options.get("wait-user")
     wait_s = None if given is None else parse_seconds(given)
     with Interrupts(), Sandbox(build_config(options)).spawn(argv, size=script.size) as terminal:
-        return run_script(script, terminal, secrets, _attendant(terminal, wait_s))
+        attendant = _attendant(terminal, wait_s)
+        return run_script(script, terminal, secrets, attendant, params=params)
 
 
 def _attendant(terminal: Terminal, wait_s: float | None) -> Attendant | None:
