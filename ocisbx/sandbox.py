@@ -14,7 +14,7 @@ from ocisbx.probe.processes import handle_of
 from ocisbx.values import check_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ocisbx.background.container import Container
     from ocisbx.capture import Input
@@ -172,16 +172,17 @@ class Sandbox:
         size: tuple[int, int] = (24, 80),
         shell: bool = False,
         name: str | None = None,
+        env: Mapping[str, str] | None = None,
         transcript: str | None = None,
         encoding: str | None = "utf-8",
     ) -> Terminal:
         """Start one command on a terminal of `size` (rows, columns), which the caller then reads
-        and types on; the context's exit ends it. `transcript`: a file to be made, asciicast v2;
-        without `encoding` what is read is bytes. Errors as `run`; TerminalError: the runtime did
-        not hand over the terminal."""
+        and types on; the context's exit ends it. `env` is added to the configuration's;
+        `transcript`: a file to be made, asciicast v2; without `encoding` what is read is bytes.
+        Errors as `run`; TerminalError: the runtime did not hand over the terminal."""
         from ocisbx.expect.terminal import Terminal  # noqa: PLC0415 -- pexpect, for terminals only
 
-        raw = self.hold(command, size=size, shell=shell, name=name, transcript=transcript)
+        raw = self.hold(command, size=size, shell=shell, name=name, env=env, transcript=transcript)
         return Terminal(raw, encoding=encoding)
 
     def hold(
@@ -191,6 +192,7 @@ class Sandbox:
         size: tuple[int, int] = (24, 80),
         shell: bool = False,
         name: str | None = None,
+        env: Mapping[str, str] | None = None,
         transcript: str | None = None,
     ) -> ContainerTerminal:
         """`spawn` for asyncio: what a thread does of it. Errors as there."""
@@ -201,7 +203,7 @@ class Sandbox:
 
         call = self._call(command, shell=shell, name=name)
         checked = check_size(*size)
-        call = call._replace(size=checked, holds_terminal=True)
+        call = call._replace(size=checked, holds_terminal=True, extra_environment=env or {})
         # Read once, as in `resolve`.
         terminals = self._terminals
         if terminals is None:

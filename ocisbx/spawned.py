@@ -24,6 +24,7 @@ from ocisbx.errors import CgroupError, OcisbxError
 from ocisbx.outcome import Failure
 from ocisbx.result import describe_end
 from ocisbx.running import Point
+from ocisbx.terminal.terminal import Ending
 from ocisbx.values import utc_text
 
 if TYPE_CHECKING:
@@ -104,12 +105,14 @@ class Spawned:
         if self._execution.terminal.count(size):
             self._execution.end_output()
 
-    def how(self) -> str:
-        """How it ended, in words; empty before that."""
+    def ending(self) -> Ending | None:
+        """How it ended; None before that."""
         verdict = self._execution.verdict if self.has_ended else None
         if verdict is None:
-            return ""
-        return verdict.what if isinstance(verdict, Failure) else describe_end(verdict)
+            return None
+        if isinstance(verdict, Failure):
+            return Ending(verdict.what)
+        return Ending(describe_end(verdict), verdict.exit_code)
 
     def finish(self) -> RunResult:
         """Once it has ended: take away what is left, and tell.

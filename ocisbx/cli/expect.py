@@ -8,23 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 from ocisbx.cli.options import JSON, Option, Syntax, parse, wants_help
 from ocisbx.cli.output import printable, put, put_json
-from ocisbx.cli.run_options import CONTAINER
+from ocisbx.cli.run_options import CALL, CONTAINER
 from ocisbx.documents import MAX_FILE_BYTES, read_file, show_path
 from ocisbx.errors import ConfigError
 from ocisbx.expect.file import parse_script
+from ocisbx.expect.params import command_of, load_params, parse_params
 from ocisbx.quantities import parse_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ocisbx.expect.handover import Attendant
     from ocisbx.expect.report import ScriptReport
     from ocisbx.expect.script import Script
     from ocisbx.expect.terminal import Terminal
 
+# What belongs to one call, and makes sense of a program that a script drives.
+_TAKEN = ("env", "env-file", "name", "no-audit", "transcript")
 EXPECT = Syntax(
     "ocisbx expect FILE.toml|- [OPTIONS] [-- COMMAND [ARG...]]",
     "",
     (
         *CONTAINER,
+        *(option for option in CALL if option.key in _TAKEN),
+        Option(("--param",), "many", "NAME=VALUE", ""),
         Option(("--dry-run",), "flag", "", ""),
         JSON,
         Option(("--wait-user",), "one", "SECONDS", ""),
@@ -41,8 +48,12 @@ container. COMMAND goes before the file's own.
   --wait-user SECONDS
                where a person is needed, and none sits here: how long to wait
                for one to come by `ocisbx attach`
+  --param NAME=VALUE
+               a value for ${param:NAME}, which the file's [params] names; again
+               for others. It is shown: what is secret comes by [secrets]
   RUN OPTIONS  those of `ocisbx run` that say what the container is
-               (--workspace, -v, --network, --memory ...: ocisbx run --help)
+               (--workspace, -v, --network, --memory ...: ocisbx run --help),
+               -e, --env-file, --name, --transcript and --no-audit
 
 Exit code 0: the script ended ok, 1: a case said fail, or the program ended
 early, 124: a step timed out, 3: a person is needed and nobody is there,
@@ -50,7 +61,8 @@ early, 124: a step timed out, 3: a person is needed and nobody is there,
 
 examples:
   ocisbx expect --dry-run apply.toml
-  ocisbx expect apply.toml -- terraform apply
+  ocisbx expect apply.toml -e TF_LOG=info -- terraform apply
+  ocisbx expect login.toml --param user=ada
   ocisbx expect --dry-run - < apply.toml
 """,
 )
@@ -69,18 +81,21 @@ def expect_main(arguments: list[str]) -> int:
     if not command and not script.command:
         remedy = 'write it after --, or as command = ["PROGRAM", "ARG"] in the file'
         raise ConfigError("no command was given", remedy=remedy)
-    argv, as_json = command or list(script.command), "json" in parsed.options
+    params = load_params(script, parse_params(parsed.options.get("param", ())))
+    argv, as_json = command or command_of(script, params), "json" in parsed.options
     if "dry-run" in parsed.options:
         _tell(script, argv, as_json=as_json)
         return 0
-    return tell_report(_run(script, argv, parsed.options), as_json=as_json)
+    return tell_report(_run(script, argv, params, parsed.options), as_json=as_json)
 
 
-def _run(script: Script, argv: list[str], options: dict[str, Any]) -> ScriptReport:
+def _run(
+    script: Script, argv: list[str], params: Mapping[str, str], options: dict[str, Any]
+) -> ScriptReport:
     """Raises OcisbxError: the container cannot be started, a secret is not there."""
     # For a script that is only checked none of it is needed.
     from ocisbx.cli.prepare import build_config  # noqa: PLC0415
-    from ocisbx.cli.run import Interrupts  # noqa: PLC0415
+    from ocisbx.cli.run import Interrupts, extra_environment  # noqa: PLC0415
     from ocisbx.expect.hidden import load_secrets  # noqa: PLC0415
     from ocisbx.expect.runner import run_script  # noqa: PLC0415
     from ocisbx.sandbox import Sandbox  # noqa: PLC0415
@@ -88,8 +103,18 @@ def _run(script: Script, argv: list[str], options: dict[str, Any]) -> ScriptRepo
     secrets = load_secrets(script, os.environ)
     given = options.get("wait-user")
     wait_s = None if given is None else parse_seconds(given)
-    with Interrupts(), Sandbox(build_config(options)).spawn(argv, size=script.size) as terminal:
-        return run_script(script, terminal, secrets, _attendant(terminal, wait_s))
+    extra = extra_environment(options)
+    with Interrupts():
+        sandbox = Sandbox(build_config(options), audit="no-audit" not in options)
+        with sandbox.spawn(
+            argv,
+            size=script.size,
+            env=extra,
+            name=options.get("name"),
+            transcript=options.get("transcript"),
+        ) as terminal:
+            attendant = _attendant(terminal, wait_s)
+            return run_script(script, terminal, secrets, attendant, params=params)
 
 
 def _attendant(terminal: Terminal, wait_s: float | None) -> Attendant | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ocisbx.errors import ExpectEOF, TerminalError
 from ocisbx.terminal.device import check_size, read_some, set_size, write_some
+from ocisbx.terminal.terminal import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,15 +34,21 @@ class RawTerminal(Protocol):
     def signal(self, number: int) -> None:
         """Signal the program."""
 
+    def ending(self) -> Ending | None:
+        """How the program ended; None while it runs. Where nobody can tell it is one without words,
+        which means something after the end of the output only. Never waits."""
+
     def ended(self) -> str:
-        """How the program ended (`exit code 1`, `signal 9`); empty while it runs or is unknown."""
+        """How the program ended, in words; empty while it runs or is unknown. May wait a moment
+        for one whose output has ended."""
 
 
 class Descriptor(NamedTuple):
-    """A RawTerminal of nothing but a descriptor; `how` tells how its program ended."""
+    """A RawTerminal of nothing but a descriptor; `how` tells how its program ended, None while it
+    runs. Without it nobody can tell."""
 
     controller_fd: int
-    how: Callable[[], str] = str
+    how: Callable[[], Ending | None] = lambda: Ending("")
 
     def fileno(self) -> int:
         """The descriptor."""
@@ -74,6 +81,11 @@ class Descriptor(NamedTuple):
             why = "nothing runs in the foreground" if error.errno == errno.ESRCH else str(error)
             raise TerminalError(f"signal {number} cannot be sent", why=why) from None
 
-    def ended(self) -> str:
+    def ending(self) -> Ending | None:
         """How the program ended."""
         return self.how()
+
+    def ended(self) -> str:
+        """How the program ended, in words."""
+        ending = self.how()
+        return "" if ending is None else ending.how

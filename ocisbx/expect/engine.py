@@ -14,18 +14,22 @@ from pexpect import EOF, TIMEOUT
 from ocisbx.errors import ConfigError, ExpectEOF, ExpectTimeout, InvalidState, TerminalError
 from ocisbx.expect import script as models
 from ocisbx.expect.handover import Handle
+from ocisbx.expect.params import load_params
 from ocisbx.expect.patterns import compile_pattern
 from ocisbx.expect.report import MAX_SHOWN, Outcome, ScriptReport, StepReport
-from ocisbx.expect.template import parse_template
+from ocisbx.expect.template import joined, parse_template
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from ocisbx.expect.expecting import _Face
+    from ocisbx.terminal.terminal import Ending
 
 # How long a program may take between its prompt and switching the echo off (getpass and ssh do it
 # before; some shell scripts after).
 ECHO_PATIENCE_S = 1.0
+# How long a program whose output has ended may take to end, where no case waits for that.
+END_PATIENCE_S = 0.5
 PRIVATE = "[not kept: a person was typing]"
 
 
@@ -89,16 +93,23 @@ class _Progress:
 class Engine:
     """Runs one script on one terminal; `work()` is driven by a runner.
 
-    Raises ConfigError where a secret of the script is not among `secrets`.
+    Raises ConfigError where a secret of the script is not among `secrets`, or `params` do not fit.
     """
 
-    def __init__(self, script: models.Script, face: _Face, secrets: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        script: models.Script,
+        face: _Face,
+        secrets: Mapping[str, str],
+        params: Mapping[str, str],
+    ) -> None:
         missing = [name for name in script.secrets if name not in secrets]
         if missing:
             raise ConfigError(f"the secret {missing[0]} was not given")
         self._script = script
         self._face = face
         self._secrets = dict(secrets)
+        self._params = load_params(script, params)
         for secret in self._secrets.values():
             face.hidden.add(secret)
         self._capture: Callable[[str], str] = _no_capture
@@ -131,8 +142,7 @@ class Engine:
                 return
             except ExpectEOF as error:
                 self._last_output(progress, step)
-                ending = self._face.spawn.terminal.ended()
-                why = f"{error.what} ({ending})" if ending else error.what
+                why = _with_ending(error.what, self._face.spawn.terminal.ending())
                 self._settle(number, step, progress, _Stop("ended", why))
                 return
             except (ConfigError, TerminalError) as error:
@@ -145,8 +155,7 @@ class Engine:
 
     # ------------------------------------------------------------------------ reports
     def _settle(self, number: int, step: models.Step, progress: _Progress, stop: _Stop) -> None:
-        mask = self._face.hidden.mask
-        self.outcome, self.why, self.message = stop.outcome, mask(stop.why), mask(stop.message)
+        self.outcome, self.why, self.message = stop.outcome, stop.why, stop.message
         self._file(number, step, progress, stop.outcome, self.why)
 
     def _file(
@@ -159,6 +168,8 @@ class Engine:
     ) -> None:
         mask = self._face.hidden.mask
         before = mask(progress.before)
+        spawn = self._face.spawn
+        ending = spawn.terminal.ending() if spawn.flag_eof else None
         self.reports.append(
             StepReport(
                 number=number,
@@ -171,6 +182,7 @@ class Engine:
                 before=before[-MAX_SHOWN:],
                 before_truncated=progress.truncated or len(before) > MAX_SHOWN,
                 typed=progress.typed,
+                program_exit_code=None if ending is None else ending.exit_code,
                 duration_s=round(time.monotonic() - progress.began, 6),
             )
         )
@@ -222,18 +234,20 @@ class Engine:
         turns = [0] * len(patterns)
         while True:
             index = yield Look(patterns, progress.left_s)
+            if step.cases[index].eof:
+                index = yield from self._at_the_end(step, progress)
             case = step.cases[index]
             private = self._private
             self._found(index, progress)
             turns[index] += 1
             if turns[index] > case.at_most:
                 raise _Stop("fail", f"case {index + 1} came more than {case.at_most} times")
-            template = parse_template(case.message or "")
-            hidden = private and template.captures
-            message = PRIVATE if hidden else template.fill(self._capture, {})
+            message = self._message(case, private=private)
             yield from self._answer(case, progress)
             if case.action in ("ok", "fail"):
                 why = f"case {index + 1} says {case.action}"
+                if case.eof:
+                    why = _with_ending(why, self._face.spawn.terminal.ending())
                 raise _Stop("ok" if case.action == "ok" else "fail", why, message)
             if case.action == "next":
                 return
@@ -242,6 +256,37 @@ class Engine:
                 yield from self._hand_over(number, message or "the program wants an answer")
                 # A person takes the time that a person needs.
                 progress.until += time.monotonic() - waited
+
+    def _at_the_end(
+        self, step: models.Cases, progress: _Progress
+    ) -> Generator[Operation, Any, int]:
+        """The output has ended: which case is for that, and for how the program did."""
+        self._last_output(progress)
+        asked = any(case.exit_code is not None for case in step.cases)
+        until = time.monotonic() + END_PATIENCE_S
+        if asked:
+            until = max(until, progress.until)
+        terminal = self._face.spawn.terminal
+        while (ending := terminal.ending()) is None and time.monotonic() < until:
+            yield Pause(0.01)
+        for index, case in enumerate(step.cases):
+            if case.eof and case.exit_code is None:
+                return index
+            if ending is None and case.timeout and asked:
+                return index
+            if ending is not None and ending.exit_code in (case.exit_code or ()):
+                return index
+        if ending is None:
+            raise _Stop("timed_out", "the output has ended, and the program has not")
+        if not ending.how:
+            raise ConfigError("a case asks for the exit code, which nobody can tell here")
+        raise _Stop("ended", _with_ending("no case is for this end of the program", ending))
+
+    def _message(self, case: models.Case, *, private: bool) -> str:
+        template = parse_template(case.message or "")
+        if private and template.captures:
+            return PRIVATE
+        return self._face.hidden.mask_filled(template.fill(self._capture, {}, self._params))
 
     def _answer(self, case: models.Case, progress: _Progress) -> Generator[Operation, Any, None]:
         if case.answer is not None:
@@ -259,7 +304,7 @@ class Engine:
         self, text: str, end: str, progress: _Progress, *, allow_echo: bool
     ) -> Generator[Operation, Any, None]:
         template = parse_template(text)
-        keys = template.fill(self._capture, self._secrets)
+        keys = joined(template.fill(self._capture, self._secrets, self._params))
         secret = bool(template.secrets)
         if secret and not allow_echo:
             until = time.monotonic() + ECHO_PATIENCE_S
@@ -273,7 +318,6 @@ class Engine:
 
     def _hand_over(self, number: int, message: str) -> Generator[Operation, Any, None]:
         self._private = True
-        message = self._face.hidden.mask(message)
         handle = Handle(number, message, self._face.spawn.take_in)
         yield Handed(handle)
         if handle.state != "done":
@@ -301,6 +345,11 @@ class Engine:
                 raise _unknown(name) from None
 
         self._capture = capture
+
+
+def _with_ending(text: str, ending: Ending | None) -> str:
+    """`text`, and in parentheses how the program ended, where that is known."""
+    return f"{text} ({ending.how})" if ending is not None and ending.how else text
 
 
 def _case_pattern(case: models.Case) -> Any:  # noqa: ANN401 -- a Pattern, EOF or TIMEOUT

@@ -9,8 +9,9 @@ from pydantic import ValidationError
 from ocisbx.config_errors import problem_text
 from ocisbx.documents import MAX_FILE_BYTES, check_document, field_name, parse_toml
 from ocisbx.errors import ConfigError
+from ocisbx.expect.contradictions import Problem, contradictions
 from ocisbx.expect.lines import Path, line_of, locate
-from ocisbx.expect.script import KINDS, Case, Problem, Script, contradictions
+from ocisbx.expect.script import KINDS, Case, Script
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

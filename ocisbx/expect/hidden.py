@@ -1,4 +1,4 @@
-"""Secrets of a script: where they come from, and that no text of ours shows one."""
+"""Secrets of a script: where they come from, and that nothing which a program printed shows one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from ocisbx.errors import ConfigError
 from ocisbx.expect.template import check_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ocisbx.expect.script import Script
+    from ocisbx.expect.template import Filled
 
 # A line of a terminal in canonical mode, with its end (N_TTY_BUF_SIZE).
 MAX_BYTES = 4095
@@ -23,22 +24,45 @@ BREAK = r"(?: ?[\r\n]+)?"
 
 
 class Hidden:
-    """Texts that were typed as secrets; what is shown has MASK in their place."""
+    """Texts that were typed as secrets; what a program printed is shown with MASK in their place.
+
+    What the script's author wrote is shown as it is: a secret of one letter would make its messages
+    unreadable, and tell the letter.
+    """
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
+        self._any: re.Pattern[str] | None = None
 
     def add(self, text: str) -> None:
         """From now on `text` is masked; the end of a line is no part of it."""
         if stripped := text.strip("\r\n"):
             self._texts.add(stripped)
+            # The longest first: one may be the beginning of another. All at once: one may be a part
+            # of the mask.
+            several = sorted(self._texts, key=len, reverse=True)
+            self._any = re.compile("|".join(BREAK.join(map(re.escape, one)) for one in several))
 
     def mask(self, text: str) -> str:
         """`text` without secrets, also where a terminal broke the line in the middle of one."""
-        # The longest first: one may be part of another.
-        for secret in sorted(self._texts, key=len, reverse=True):
-            text = re.sub(BREAK.join(map(re.escape, secret)), MASK, text)
-        return text
+        return text if self._any is None else self._any.sub(MASK, text)
+
+    def mask_filled(self, pieces: Iterable[Filled]) -> str:
+        """The pieces as one text, without the secrets of which any part came from the program."""
+        text, foreign = "", []
+        for piece in pieces:
+            begin, text = len(text), text + piece.text
+            if piece.foreign:
+                foreign.append((begin, len(text)))
+        shown, done, at = "", 0, 0
+        while self._any is not None and (match := self._any.search(text, at)):
+            start, at = match.span()
+            if any(start < end and begin < at for begin, end in foreign):
+                shown, done = shown + text[done:start] + MASK, at
+            else:
+                # Another secret may begin in the middle of it, and go on in what is foreign.
+                at = start + 1
+        return shown + text[done:]
 
     def tail(self, text: str, count: int) -> str:
         """The last `count` characters, masked before they are cut."""

@@ -44,6 +44,9 @@ class StepReport(NamedTuple):
     """Whether the beginning of `before` is left out."""
     typed: int
     """How many times something was typed."""
+    program_exit_code: int | None
+    """With what the program had exited by then; None where its output goes on, or it did not exit
+    by itself (a signal, a limit)."""
     duration_s: float
 
 

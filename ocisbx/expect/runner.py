@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.errors import InvalidState, OcisbxError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ocisbx.expect.report import ScriptReport
     from ocisbx.expect.script import Script
 
+NO_PARAMS: Mapping[str, str] = MappingProxyType({})
 NOBODY = "nobody is there to type"
 
 
@@ -61,15 +63,21 @@ class _Run:
 class ScriptRun(_Run):
     """A script on an Expect.
 
-    run = ScriptRun(script, terminal, secrets)
+    run = ScriptRun(script, terminal, secrets, params)
     while (handle := run.advance()) is not None:
         ...  # a person types; then handle.done(), or handle.give_up(why)
     run.report()
     """
 
-    def __init__(self, script: Script, terminal: Expect, secrets: Mapping[str, str]) -> None:
-        """Raises ConfigError: a secret is missing."""
-        super().__init__(Engine(script, terminal, secrets))
+    def __init__(
+        self,
+        script: Script,
+        terminal: Expect,
+        secrets: Mapping[str, str],
+        params: Mapping[str, str] = NO_PARAMS,
+    ) -> None:
+        """Raises ConfigError: a secret or a parameter is missing, or is none of the script's."""
+        super().__init__(Engine(script, terminal, secrets, params))
         self._terminal = terminal
 
     def advance(self) -> Handle | None:
@@ -108,9 +116,15 @@ class ScriptRun(_Run):
 class AsyncScriptRun(_Run):
     """A script on an AsyncExpect; as ScriptRun, with `await run.advance()`."""
 
-    def __init__(self, script: Script, terminal: AsyncExpect, secrets: Mapping[str, str]) -> None:
-        """Raises ConfigError: a secret is missing."""
-        super().__init__(Engine(script, terminal, secrets))
+    def __init__(
+        self,
+        script: Script,
+        terminal: AsyncExpect,
+        secrets: Mapping[str, str],
+        params: Mapping[str, str] = NO_PARAMS,
+    ) -> None:
+        """As ScriptRun."""
+        super().__init__(Engine(script, terminal, secrets, params))
         self._terminal = terminal
 
     async def advance(self) -> Handle | None:
@@ -151,12 +165,14 @@ def run_script(
     terminal: Expect,
     secrets: Mapping[str, str],
     attendant: Attendant | None = None,
+    *,
+    params: Mapping[str, str] = NO_PARAMS,
 ) -> ScriptReport:
     """Run a script to its end; without an attendant a step that needs a person ends it at once.
 
-    Raises ConfigError: a secret is missing.
+    Raises ConfigError: a secret or a parameter is missing, or is none of the script's.
     """
-    run = ScriptRun(script, terminal, secrets)
+    run = ScriptRun(script, terminal, secrets, params)
     while (handle := run.advance()) is not None:
         if attendant is not None:
             attendant.attend(handle)

@@ -6,8 +6,8 @@ A step is a table with exactly one of the keys that name its kind (`expect`, `se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, Tag, WithJsonSchema
 
@@ -52,6 +52,20 @@ def _line(value: object) -> str:
     return check_line(_template(value))
 
 
+def _value(value: object) -> str:
+    return check_line(values.check_text(value))
+
+
+def _exit_codes(value: object) -> tuple[int, ...]:
+    several = value if isinstance(value, (list, tuple)) else [value]
+    for code in several:
+        if not isinstance(code, int) or isinstance(code, bool) or not 0 <= code <= 255:
+            raise values.refusal(code, "an exit code", "expected a whole number from 0 to 255")
+    if not several:
+        raise ConfigError("it is empty", why="expected one exit code, or a list of them")
+    return tuple(several)
+
+
 def _key(value: object) -> str:
     text = values.check_text(value, "a key")
     control_key(text)
@@ -83,8 +97,15 @@ _ONE_OR_MORE = {
 PatternText = Annotated[str, fields.parsed(_pattern)]
 Patterns = Annotated[tuple[str, ...], fields.parsed(_patterns), WithJsonSchema(_ONE_OR_MORE)]
 Texts = Annotated[tuple[str, ...], fields.parsed(_texts), WithJsonSchema(_ONE_OR_MORE)]
+_EXIT_CODE = {"type": "integer", "minimum": 0, "maximum": 255}
+ExitCodes = Annotated[
+    tuple[int, ...],
+    fields.parsed(_exit_codes),
+    WithJsonSchema({"anyOf": [_EXIT_CODE, {"type": "array", "items": _EXIT_CODE, "minItems": 1}]}),
+]
 TemplateText = Annotated[str, fields.parsed(_template)]
 Line = Annotated[str, fields.parsed(_line)]
+Value = Annotated[str, fields.parsed(_value)]
 Key = Annotated[str, fields.parsed(_key)]
 SignalNumber = Annotated[
     int, fields.parsed(_signal), WithJsonSchema({"type": ["string", "integer"]})
@@ -179,6 +200,8 @@ class Case(_Table):
     """A text."""
     eof: Literal[True] | None = None
     """The end of the output."""
+    exit_code: ExitCodes | None = None
+    """With eof: what the program must have exited with, one code or several; it is waited for."""
     timeout: Literal[True] | None = None
     """The end of the step's time."""
     answer: Line | None = None
@@ -284,11 +307,19 @@ class Secret(_Table):
     """A file; the end of its last line does not count."""
 
 
+class Param(_Table):
+    """What who runs the script may say."""
+
+    default: Value | None = None
+    """Its value where none is given; without it one must be."""
+
+
 class Script(_Table):
     """Steps for a program on a terminal."""
 
     command: tuple[str, ...] = ()
-    """The program and its arguments, where the command line names none."""
+    """The program and its arguments, where the command line names none; ${param:NAME} is filled in,
+    and no other $ is special."""
     timeout_s: fields.Seconds = DEFAULT_TIMEOUT_S
     """Seconds for each step that says nothing else."""
     size: Size = (24, 80)
@@ -297,67 +328,9 @@ class Script(_Table):
         default_factory=documents.FrozenDict
     )
     """Names, for ${secret:NAME}, and where each comes from."""
+    params: Annotated[Mapping[str, Param], fields.Frozen] = Field(
+        default_factory=documents.FrozenDict
+    )
+    """Names, for ${param:NAME}, and their defaults; what they hold is no secret."""
     steps: tuple[Step, ...] = Field(min_length=1, max_length=MAX_STEPS)
     """What is done, in this order."""
-
-
-class Problem(NamedTuple):
-    """What is wrong with a script; `path` as keys and indices from the top."""
-
-    path: tuple[str | int, ...]
-    text: str
-
-
-def contradictions(script: Script) -> Iterator[Problem]:
-    """What the fields alone cannot tell: captures and secrets that are not there, and the like."""
-    for name, secret in script.secrets.items():
-        if (secret.env is None) == (secret.file is None):
-            yield Problem(("secrets", name), "expected one of env and file")
-        try:
-            parse_template(f"${{secret:{name}}}")
-        except ConfigError:
-            yield Problem(("secrets", name), "a name is letters, digits and _")
-    for index, step in enumerate(script.steps):
-        path = ("steps", index)
-        if isinstance(step, (Send, SendLine)):
-            yield from _unknown_secrets(script, (*path, step.kind), getattr(step, step.kind))
-        elif isinstance(step, Cases):
-            for number, case in enumerate(step.cases):
-                yield from _of_case(script, (*path, "cases", number), case)
-
-
-def _of_case(script: Script, path: tuple[str | int, ...], case: Case) -> Iterator[Problem]:
-    wanted = [key for key in ("expect", "exact", "eof", "timeout") if getattr(case, key)]
-    if len(wanted) != 1:
-        yield Problem(path, "expected one of expect, exact, eof and timeout")
-        return
-    typed = [key for key in ("answer", "send", "sendcontrol") if getattr(case, key) is not None]
-    if len(typed) > 1:
-        yield Problem((*path, typed[1]), f"cannot stand beside {typed[0]}")
-    if typed and case.eof:
-        yield Problem((*path, typed[0]), "nobody reads after the end of the output")
-    if case.eof and case.action in ("continue", "needs_user"):
-        yield Problem((*path, "action"), f"{case.action}: nothing comes after the end")
-    if case.timeout and case.action in ("continue", "needs_user"):
-        yield Problem((*path, "action"), f"{case.action}: the step's time is over")
-    names = {"0"}
-    if case.expect is not None:
-        pattern = compile_pattern(case.expect)
-        names |= {*map(str, range(pattern.groups + 1)), *pattern.groupindex}
-    for key in ("answer", "send", "message"):
-        text = getattr(case, key)
-        template = parse_template(text or "")
-        for name in template.captures:
-            if name not in names or case.eof or case.timeout:
-                yield Problem((*path, key), f"${{{name}}}: the case captures no such thing")
-        if key == "message" and template.secrets:
-            yield Problem((*path, key), "a message is shown, and no place for a secret")
-        else:
-            yield from _unknown_secrets(script, (*path, key), text or "")
-
-
-def _unknown_secrets(script: Script, path: tuple[str | int, ...], text: str) -> Iterator[Problem]:
-    for name in parse_template(text).secrets:
-        if name not in script.secrets:
-            hint = values.did_you_mean(name, script.secrets)
-            yield Problem(path, f"${{secret:{name}}}: [secrets] has no such name{hint}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ocisbx.errors import ExpectEOF, TerminalError
 from ocisbx.terminal.device import (
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 # How long a wait may be before it is looked whether the program has ended, whose terminal may be
 # held open by nobody whom we see.
 LOOK_S = 0.5
+
+
+class Ending(NamedTuple):
+    """How a program ended."""
+
+    how: str
+    """In words: `exited with code 1`; empty where nobody knows."""
+    exit_code: int | None = None
+    """None: it did not exit (a signal, a limit), or nobody knows."""
 
 
 class Program(Protocol):
@@ -48,8 +57,8 @@ class Program(Protocol):
     def count(self, size: int) -> None:
         """So many bytes were read."""
 
-    def how(self) -> str:
-        """How it ended, in words; empty before that."""
+    def ending(self) -> Ending | None:
+        """How it ended; None before that."""
 
     def finish(self) -> RunResult:
         """Once it has ended; as often as one likes."""
@@ -99,13 +108,18 @@ class ContainerTerminal:
         """Have another thread call this when the program has ended; at once where it has."""
         self._program.then(callback)
 
+    def ending(self) -> Ending | None:
+        """How the program ended; None before that. Never waits."""
+        return self._program.ending()
+
     def ended(self) -> str:
         """How the program ended, in words; empty before that. One whose output has ended is given
         a moment to end."""
         if not self.is_over:
             return ""
         self._program.wait(LOOK_S)
-        return self._program.how()
+        ending = self._program.ending()
+        return "" if ending is None else ending.how
 
     def resize(self, rows: int, columns: int) -> None:
         """The foreground gets SIGWINCH.

@@ -6,16 +6,22 @@ import signal
 import sys
 import textwrap
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pexpect
 
 from ocisbx.expect.ends import Descriptor
 from ocisbx.expect.expecting import AsyncExpect, Expect
+from ocisbx.expect.file import build_script
+from ocisbx.expect.runner import run_script
+from ocisbx.terminal.terminal import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ocisbx.expect.report import ScriptReport
+
+WAIT_S = 30
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TERM": "xterm"}
 
 
@@ -40,13 +46,14 @@ class Program:
         self.pid = self._started.pid
         self.terminal = Descriptor(self._started.child_fd, self.ending)
 
-    def ending(self) -> str:
+    def ending(self) -> Ending | None:
         """As a container's terminal tells it."""
         if self._started.isalive():
-            return ""
+            return None
         if self._started.signalstatus:
-            return f"signal {self._started.signalstatus}"
-        return f"exit code {self._started.exitstatus}"
+            return Ending(f"was killed by signal {self._started.signalstatus}")
+        code = self._started.exitstatus
+        return Ending(f"exited with code {code}", code)
 
     def close(self) -> None:
         self._started.close(force=True)
@@ -81,3 +88,16 @@ def awaited(*argv: str, echo: bool = True) -> Iterator[AsyncExpect]:
     """The same for asyncio."""
     with program(*argv, echo=echo) as started:
         yield AsyncExpect(started.terminal)
+
+
+def carry_out(argv: Sequence[str], steps: list[dict[str, Any]], **rest: Any) -> ScriptReport:
+    """What a script did with a program; `secrets` are texts, `given` its parameters."""
+    secrets, given = rest.pop("secrets", {}), rest.pop("given", {})
+    document = {
+        "timeout_s": WAIT_S,
+        "steps": steps,
+        "secrets": {name: {"env": "ANY"} for name in secrets},
+        **rest,
+    }
+    with driven(*argv) as terminal:
+        return run_script(build_script(document), terminal, secrets, params=given)

@@ -96,7 +96,7 @@ def test_a_terminal_that_outlives_its_program_is_at_its_end() -> None:
         with awaited("sh", "-c", "trap '' HUP; sleep 60 & printf last") as terminal:
             assert await terminal.expect([EOF, "never"], WAIT_S) == 0
             assert terminal.before == "last"
-            assert terminal.spawn.terminal.ended() == "exit code 0"
+            assert terminal.spawn.terminal.ended() == "exited with code 0"
 
     asyncio.run(go())
     with driven("sh", "-c", "trap '' HUP; sleep 60 & printf last") as terminal:

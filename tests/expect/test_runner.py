@@ -13,31 +13,18 @@ from ocisbx.errors import ConfigError, InvalidState
 from ocisbx.expect.engine import PRIVATE
 from ocisbx.expect.file import build_script
 from ocisbx.expect.runner import AsyncScriptRun, ScriptRun, run_script
-from tests.expect.programs import awaited, driven, python
+from tests.expect.programs import WAIT_S, awaited, carry_out, driven, python
 
 if TYPE_CHECKING:
     from ocisbx.expect.handover import Handle
     from ocisbx.expect.report import ScriptReport
 
-WAIT_S = 30
 SECRET = "correct horse"
 ASK = """
     import getpass
     word = getpass.getpass("Password: ")
     print("length", len(word))
 """
-
-
-def carry_out(argv: tuple[str, ...], steps: list[dict[str, Any]], **rest: Any) -> ScriptReport:
-    secrets = rest.pop("secrets", {})
-    document = {
-        "timeout_s": WAIT_S,
-        "steps": steps,
-        "secrets": {name: {"env": "ANY"} for name in secrets},
-        **rest,
-    }
-    with driven(*argv) as terminal:
-        return run_script(build_script(document), terminal, secrets)
 
 
 def test_every_kind_of_step() -> None:
@@ -76,7 +63,8 @@ def test_every_kind_of_step() -> None:
     assert report.steps[1].before == "one\r\n"
     assert report.steps[8].duration_s >= 0.05
     assert report.steps[12].outcome == "ok"
-    assert report.steps[12].why == "case 1 says ok"
+    assert report.steps[12].why == "case 1 says ok (exited with code 0)"
+    assert [step.program_exit_code for step in report.steps[-2:]] == [None, 0]
     assert len(report.steps) == 13
 
 
@@ -137,6 +125,25 @@ def test_a_secret_is_typed_and_stands_nowhere() -> None:
     assert SECRET not in text
     assert "horse" not in text
     assert "[secret]" in text
+
+
+def test_what_the_author_wrote_is_no_secret() -> None:
+    cases = [{"exact": "abc", "action": "fail", "message": "a sad case: ${0}"}]
+    report = carry_out(("echo", "a b abc"), [{"cases": cases}], secrets={"one": "a"})
+    assert report.why == "case 1 says fail"
+    assert report.message == "a sad case: [secret]bc"
+    assert report.steps[0].before == "[secret] b "
+    assert report.steps[0].matches == ((1, "[secret]bc"),)
+    report = carry_out(("true",), [{"expect": "water"}], secrets={"one": "a"})
+    assert report.why.startswith("the output ended before 'water' appeared")
+    report = carry_out(("cat",), [{"needs_user": "a card, please"}], secrets={"one": "a"})
+    assert (report.message, report.why) == ("a card, please", "nobody is there to type")
+
+
+def test_a_secret_that_several_captures_come_to_is_masked() -> None:
+    case = {"expect": "(cor)(rect)", "action": "fail", "message": "x${1}${2}y"}
+    report = carry_out(("echo", "correct"), [{"cases": [case]}], secrets={"pass": "correct"})
+    assert report.message == "x[secret]y"
 
 
 def test_a_secret_is_not_typed_where_it_would_be_shown() -> None:

@@ -16,13 +16,17 @@ from ocisbx.expect.script import KINDS, Script
 
 WORD = st.text("abc é", min_size=1, max_size=6)
 PATTERN = st.one_of(WORD, st.sampled_from([r"(a+)b", r"(?P<x>\d)", "a|b", "[", "("]))
-LINE = st.one_of(WORD, st.sampled_from(["${1}", "${x}", "${secret:pw}", "$$", "$", "a\x03"]))
+LINE = st.one_of(
+    WORD, st.sampled_from(["${1}", "${x}", "${secret:pw}", "${param:p}", "$$", "$", "a\x03"])
+)
+CODE = st.integers(-1, 256)
 CASE = st.fixed_dictionaries(
     {},
     optional={
         "expect": PATTERN,
         "exact": WORD,
         "eof": st.just(value=True),
+        "exit_code": st.one_of(CODE, st.lists(CODE, max_size=2)),
         "timeout": st.just(value=True),
         "answer": LINE,
         "send": LINE,
@@ -45,7 +49,13 @@ STEP = st.one_of(
 )
 DOCUMENT = st.fixed_dictionaries(
     {"steps": st.lists(STEP, max_size=3)},
-    optional={"secrets": st.just({"pw": {"env": "PW"}}), "size": st.just([24, 80])},
+    optional={
+        "secrets": st.just({"pw": {"env": "PW"}}),
+        "params": st.fixed_dictionaries(
+            {"p": st.fixed_dictionaries({}, optional={"default": LINE})}
+        ),
+        "size": st.just([24, 80]),
+    },
 )
 VALIDATOR = jsonschema.Draft202012Validator(Script.model_json_schema())
 

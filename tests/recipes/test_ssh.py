@@ -64,12 +64,11 @@ class Server:
         key.write_private_key(directory / "host_key")
         (directory / "host_key").chmod(0o600)
         (directory / "password").write_text(PASSWORD)
-        self._fingerprint = key.get_fingerprint()
+        self.known = ("--param", f"fingerprint={key.get_fingerprint()}")
 
     def secrets(self, **others: str) -> dict[str, str]:
         """What the recipe has to know, or `others` instead."""
-        known = {"SSH_PASSWORD": PASSWORD, "KEY_PASSPHRASE": PASSPHRASE}
-        return {"HOST_FINGERPRINT": self._fingerprint, **known, **others}
+        return {"SSH_PASSWORD": PASSWORD, "KEY_PASSPHRASE": PASSPHRASE, **others}
 
     def visitor(self) -> str | None:
         """As whom the recipe's command ran; None: it did not."""
@@ -167,13 +166,13 @@ class TestOnASocket:
         configure(cookbook, "ProxyCommand nc -U ssh.sock", getpass.getuser())
         with sshd_server(server.directory):
             wrong = server.secrets(KEY_PASSPHRASE="another")
-            report = cookbook.cook("ssh", secrets=wrong)
+            report = cookbook.cook("ssh", *server.known, secrets=wrong)
             assert report["message"] == "Permission denied (publickey)", last(report)
             # The host's key, and three times the passphrase.
             assert typed(report) == 4
             assert server.visitor() is None
             # The host's key is known by now.
-            report = cookbook.cook("ssh", secrets=server.secrets())
+            report = cookbook.cook("ssh", *server.known, secrets=server.secrets())
         assert report["outcome"] == "ok", last(report)
         assert typed(report) == 1
         assert server.visitor() == getpass.getuser()
@@ -181,14 +180,16 @@ class TestOnASocket:
     def test_a_password(self, cookbook: Cookbook, server: Server) -> None:
         configure(cookbook, "ProxyCommand nc -U ssh.sock")
         with asyncssh_server(server.directory):
-            other = server.secrets(HOST_FINGERPRINT="SHA256:" + 43 * "A")
-            report = cookbook.cook("ssh", secrets=other)
+            other = ("--param", "fingerprint=SHA256:" + 43 * "A")
+            report = cookbook.cook("ssh", *other, secrets=server.secrets())
             assert report["message"] == "the server has another key", last(report)
-            report = cookbook.cook("ssh", secrets=server.secrets(SSH_PASSWORD="open, please"))
+            report = cookbook.cook(
+                "ssh", *server.known, secrets=server.secrets(SSH_PASSWORD="open, please")
+            )
             assert report["message"].startswith("Permission denied ("), last(report)
             assert typed(report) == 4
             assert server.visitor() is None
-            report = cookbook.cook("ssh", secrets=server.secrets())
+            report = cookbook.cook("ssh", *server.known, secrets=server.secrets())
         assert report["outcome"] == "ok", last(report)
         assert server.visitor() == getpass.getuser()
 
@@ -196,20 +197,20 @@ class TestOnASocket:
         configure(cookbook, "ProxyCommand nc -U ssh.sock")
         with socket.socket(socket.AF_UNIX) as one:
             one.bind("ssh.sock")
-        report = cookbook.cook("ssh", secrets=server.secrets())
+        report = cookbook.cook("ssh", *server.known, secrets=server.secrets())
         assert report["message"] == "Connection refused", last(report)
 
 
 def test_on_the_loopback(cookbook: Cookbook, server: Server) -> None:
     """A server inside, as on every runtime it can be."""
     configure(cookbook, "HostName 127.0.0.1\n  Port 2222")
-    report = cookbook.cook("ssh", secrets=server.secrets())
+    report = cookbook.cook("ssh", *server.known, secrets=server.secrets())
     assert report["message"] == "Connection refused", last(report)
     directory = shutil.copytree(server.directory, cookbook.workspace / "server")
     serving = shlex.join([sys.executable, "-P", f"{shutil.copy(SERVER, directory)}", "server"])
     inside = f"{serving} 2222 & until [ -e server/is-up ]; do sleep 0.05; done; exec "
     line = inside + shlex.join(cookbook.command("ssh"))
     tools = ("-v", f"{sys.prefix}:ro", "--", "sh", "-c", line)
-    report = cookbook.cook("ssh", *tools, secrets=server.secrets())
+    report = cookbook.cook("ssh", *server.known, *tools, secrets=server.secrets())
     assert report["outcome"] == "ok", last(report)
     assert (directory / "was-here").read_text() == "root\n"

@@ -79,24 +79,25 @@ def state(workspace: Path) -> dict[str, dict[str, Any]]:
 def test_a_plan_an_apply_and_a_question(cookbook: Cookbook, tool: list[str]) -> None:
     workspace = cookbook.workspace
     write(workspace)
-    report = cookbook.cook("terraform-plan", *tool)
+    words = [*tool, "--param", "who=Alan"]
+    report = cookbook.cook("terraform-plan", *words)
     assert report["outcome"] == "ok", last(report)
     assert report["steps"][0]["groups"] == ["1", "0", "0"]
     assert "tfplan" in zipfile.ZipFile(workspace / "planned").namelist()
     assert not (workspace / "terraform.tfstate").exists()
 
-    report = cookbook.cook("terraform-apply", *tool)
+    report = cookbook.cook("terraform-apply", *words)
     assert report["outcome"] == "ok", last(report)
-    assert state(workspace)["greeting"]["attributes"]["output"]["value"] == "hello Ada"
-    report = cookbook.cook("terraform-apply", *tool)
+    assert state(workspace)["greeting"]["attributes"]["output"]["value"] == "hello Alan"
+    report = cookbook.cook("terraform-apply", *words)
     assert report["message"] == "nothing to be done", last(report)
 
-    report = cookbook.cook("terraform-console", *tool)
+    report = cookbook.cook("terraform-console", *words)
     assert report["outcome"] == "ok", last(report)
-    assert next(s["groups"] for s in report["steps"] if s["name"] == "the value") == ["HELLO ADA"]
+    assert next(s["groups"] for s in report["steps"] if s["name"] == "the value") == ["HELLO ALAN"]
 
     (workspace / "main.tf").write_text(MAIN.replace("greeting }", "mistake }"))
-    report = cookbook.cook("terraform-apply", *tool)
+    report = cookbook.cook("terraform-apply", *words)
     assert report["message"] == "Unsupported attribute", last(report)
 
 
