@@ -92,7 +92,7 @@ def test_several_sit_at_it(yard: Box) -> None:
             wanted = f"{rows} 70"
             until = f'until [ "$(stty size)" = "{wanted}" ]; do sleep 0.05; done'
             looking.type(f"{until}; stty size\r")
-            looking.wait_for(f"\n{wanted}\r\n".encode())
+            looking.wait_for(f"{wanted}\r\n".encode())
         one.type(DETACH)
         assert one.drain_until_end() == 0
         two.type("exit 3\r")
