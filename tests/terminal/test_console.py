@@ -122,6 +122,15 @@ def test_a_second_connection_is_refused(console: ConsoleSocket) -> None:
             receive(console, os.getpid())
 
 
+def test_a_second_connection_is_refused_while_the_first_says_nothing(
+    console: ConsoleSocket,
+) -> None:
+    with connect(console):
+        console.take(os.getpid())
+        with connect(console), pytest.raises(TerminalError, match="second connection"):
+            receive(console, os.getpid())
+
+
 def test_a_second_connection_after_the_terminal_is_refused(console: ConsoleSocket) -> None:
     with connect(console) as peer:
         send(peer, b" ", ("controller",))
