@@ -10,6 +10,7 @@ import os
 import shutil
 import threading
 import time
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +150,11 @@ class Box:
             if pid != os.getpid() and any(mark in word for word in words):
                 found.append(f"{pid}: {words!r}")
         return found
+
+
+def nap() -> str:
+    """A time to sleep by which its process is found: of one length, so that none is in another."""
+    return f"86{uuid.uuid4().int % 10**9:09}"
 
 
 def running(mark: str) -> list[int]:

@@ -61,8 +61,8 @@ class ConsoleSocket:
         # Once all is there a second connection is looked for at the end only.
         if self._controller_fd is not None:
             return []
-        waiting = [self._listener] if self._connection is None else [self._connection]
-        return [one.fileno() for one in waiting]
+        waiting = (self._listener, self._connection)
+        return [one.fileno() for one in waiting if one is not None]
 
     def take(self, runtime_pid: int) -> None:
         """Deal with what is there, without waiting; `runtime_pid` is the process we started."""

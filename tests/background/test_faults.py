@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,8 @@ import ocisbx
 from ocisbx import Container
 from ocisbx.background.leftovers import collect
 from ocisbx.bundle.record import State
-from tests.box import eventually, running
+from ocisbx.probe.processes import start_time
+from tests.box import eventually, nap, running
 from tests.command_line import OCISBX, environment
 from tests.command_line import ocisbx as command
 
@@ -48,11 +48,6 @@ def words(pid: int) -> bytes:
         return b""
 
 
-def nap() -> str:
-    """A time to sleep by which its process is found."""
-    return f"86{uuid.uuid4().int % 10**9}"
-
-
 @pytest.mark.parametrize("moment_ms", MOMENTS_MS)
 def test_a_supervisor_killed_at_any_moment_of_its_start(yard: Box, moment_ms: int) -> None:
     sandbox = yard.sandbox()
@@ -63,12 +58,16 @@ def test_a_supervisor_killed_at_any_moment_of_its_start(yard: Box, moment_ms: in
     maker.start()
     assert eventually(lambda: supervisors(yard) or told)
     time.sleep(moment_ms / 1000)
+    killed: set[int] = set()
     # One that was just about to fork has a successor.
     while maker.is_alive() or supervisors(yard):
-        kill_all(supervisors(yard))
+        found = supervisors(yard)
+        kill_all(found)
+        killed.update(found)
     maker.join()
-    # One that is killed takes a moment to be dead.
-    assert eventually(lambda: states_of_all() in ([], [State.LOST]), 5), (told, Container.all())
+    # One that is killed takes a moment to be dead, and has no arguments meanwhile.
+    assert eventually(lambda: not any(map(start_time, killed)))
+    assert eventually(lambda: states_of_all() in ([], [State.LOST])), (told, Container.all())
     states = states_of_all()
     assert isinstance(told[0], Container | ocisbx.OcisbxError), told
     collect()
@@ -133,11 +132,14 @@ def test_a_supervisor_killed_while_it_cleans_up(yard: Box) -> None:
         os.close(reader)
         os.close(writer)
         time.sleep(moment_ms / 1000)
+        supervisor = container.record.supervisor
         try:
-            os.kill(container.record.supervisor.pid, signal.SIGKILL)
+            os.kill(supervisor.pid, signal.SIGKILL)
         except ProcessLookupError:
             assert container.state is State.EXITED
-        assert eventually(lambda one=container: one.state in (State.EXITED, State.LOST))  # type: ignore[misc]
+        # A result may be there before: what it has left nobody takes away while it lives.
+        assert eventually(lambda one=supervisor: not one.alive())  # type: ignore[misc]
+        assert container.state in (State.EXITED, State.LOST)
         if container.state is State.EXITED:
             result = container.wait()
             assert result is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import pytest
 import ocisbx
 from ocisbx import Container
 from tests.background.conftest import KINDS
-from tests.box import eventually, running
+from tests.box import eventually, nap, running
 from tests.command_line import ocisbx as command
 from tests.command_line import start
 
@@ -63,9 +62,8 @@ def test_exec_from_other_processes(yard: Box) -> None:
 
 def test_commands_end_with_the_container(yard: Box) -> None:
     container = yard.sandbox().create(["sleep", "60"], name="it").start()
-    running = start(yard, "exec", "it", "sleep", "60")
-    assert eventually(lambda: b"sleep 60\n" in container.exec(["ps", "axo", "args"]).stdout)
-    time.sleep(0.5)
+    running = start(yard, "exec", "it", "sleep", "61")
+    assert eventually(lambda: b"sleep 61\n" in container.exec(["ps", "axo", "args"]).stdout)
     container.kill()
     assert running.wait(20) != 0
     running.communicate()
@@ -202,12 +200,12 @@ def test_cp_of_the_command_line(yard: Box) -> None:
 
 
 def test_a_copy_that_takes_long_says_what_it_does(yard: Box) -> None:
-    mark = "864213579"
+    mark = nap()
     yard.sandbox().create(["sleep", mark], name="it").start()
     (yard.workspace / "in").write_text("text")
-    # The init names the command, too.
+    # The init names the command, too: it is the one with a child.
     assert eventually(lambda: len(running(mark)) == 2)
-    init = psutil.Process(min(running(mark)))
+    (init,) = [one for one in map(psutil.Process, running(mark)) if one.children()]
     init.suspend()
     with start(yard, "cp", "in", "it:/tmp") as copy:
         assert copy.stderr is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -146,20 +147,27 @@ def test_logs_follow_to_the_end(yard: Box) -> None:
 
 def test_attach_shows_what_comes_and_ends_as_it_does(yard: Box) -> None:
     reader, writer = os.pipe()
-    script = "echo before; read x; echo after; exit 4"
+    script = "echo before; while read x; do echo $x; done; echo after; exit 4"
     ocisbx(yard, "run", "-d", "-i", "--name", "f", "--", "sh", "-c", script, stdin=reader)
     assert eventually(lambda: Container.find("f").logs() == b"before\n")
+
+    def shows_something(attached: subprocess.Popen[str]) -> bool:
+        assert attached.stdout is not None
+        os.write(writer, b"meanwhile\n")
+        return bool(select.select([attached.stdout], [], [], 0.1)[0])
+
     left = start(yard, "attach", "f")
-    time.sleep(1)
+    assert eventually(lambda: shows_something(left))
     left.send_signal(signal.SIGINT)
     assert left.wait(20) == 130
     left.communicate()
     attached = start(yard, "attach", "f")
-    time.sleep(1)
+    assert eventually(lambda: shows_something(attached))
     os.close(writer)
     os.close(reader)
     out, _ = attached.communicate(timeout=20)
-    assert (attached.returncode, out) == (4, "after\n")
+    *meanwhile, last = out.splitlines()
+    assert (attached.returncode, set(meanwhile), last) == (4, {"meanwhile"}, "after")
     assert ocisbx(yard, "attach", "f").returncode == 125
 
 

@@ -13,7 +13,7 @@ import pytest
 from ocisbx.errors import ConfigError, InvalidState, Unsupported
 from ocisbx.probe.gather import cgroups
 from ocisbx.result import EnforcementState
-from tests.box import eventually, running
+from tests.box import eventually, nap, running
 from tests.command_line import ocisbx
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def test_what_cannot_be_held_is_held_by_what_can(box: Box) -> None:
     """Demanded, and given up by name: RLIMIT_NPROC bounds it, and all ends with the call."""
     if "pids" in cgroups().controllers:
         return
-    mark = f"86{os.getpid()}1357"
+    mark = nap()
     bomb = f"for i in 1 2 3 4 5 6 7 8; do setsid sleep {mark} & done; sleep {mark}"
-    result = box.sh(bomb, limits={"pids": 4}, allow_degraded=["pids"], timeout_s=2, grace_s=0)
+    result = box.sh(bomb, limits={"pids": 4}, allow_degraded=["pids"], timeout_s=20, grace_s=0)
     assert result.enforcement["pids"].state is EnforcementState.UNSUPPORTED
     assert (result.exit_code, b"Cannot fork" in result.stderr) == (2, True), result
     assert eventually(lambda: running(mark) == [])

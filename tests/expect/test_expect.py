@@ -55,10 +55,10 @@ def test_time_that_is_over() -> None:
     with driven("sh", "-c", "printf 'wait\\033[31m...'; sleep 60") as terminal:
         started = time.monotonic()
         with pytest.raises(ExpectTimeout) as raised:
-            terminal.expect(["done", "failed"], 0.3)
-        assert 0.3 <= time.monotonic() - started < 5
+            terminal.expect(["done", "failed"], 1)
+        assert 1 <= time.monotonic() - started < 20
         error = raised.value
-        assert error.what == "'done' or 'failed' did not appear in 0.3 s"
+        assert error.what == "'done' or 'failed' did not appear in 1 s"
         # What the program printed is shown, and steers nothing.
         assert error.why == r"the output ends with 'wait\x1b[31m...'"
         assert error.render().replace("\n", "").isprintable()

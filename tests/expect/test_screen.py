@@ -76,8 +76,8 @@ def test_the_screen_tells_the_end_and_the_time() -> None:
     with driven("sh", "-c", "printf 'a\\rb\\n'; read x") as terminal:
         started = time.monotonic()
         with pytest.raises(ExpectTimeout, match="'never' did not appear"):
-            terminal.expect_screen("never", 0.2)
-        assert time.monotonic() - started < 10
+            terminal.expect_screen("never", 1)
+        assert time.monotonic() - started < 20
         assert terminal.screen().lines[:2] == ("b", "")
         assert terminal.screen().cursor == (1, 0)
         assert terminal.expect_screen(["x", "^b"], 0) == 1

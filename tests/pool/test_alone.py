@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from ocisbx.result import Termination as T
-from tests.box import PYTHON, eventually, running
+from tests.box import PYTHON, eventually, nap, running
 
 if TYPE_CHECKING:
     import ocisbx
@@ -39,11 +38,6 @@ class Trace(NamedTuple):
     processes: str
 
 
-def new_mark() -> str:
-    """A number of seconds that nobody else sleeps."""
-    return f"88{uuid.uuid4().int % 10**9}"
-
-
 def trace(pool: ocisbx.Pool, mark: str) -> Trace:
     result = pool.run(["sh", "-c", TRACE.replace("MARK", mark)])
     assert result.exit_code == 0, result.stderr
@@ -58,7 +52,7 @@ def test_no_two_calls_share_anything(box: Box, make: Make) -> None:
     pool = make(4)
     pool.open()
     seen: list[Trace] = []
-    mark = new_mark()
+    mark = nap()
 
     def work(calls: int) -> None:
         seen.extend(trace(pool, mark) for _ in range(calls))
@@ -80,7 +74,7 @@ def test_no_two_calls_share_anything(box: Box, make: Make) -> None:
         # A namespace's number may be used again; not with the start of its process 1.
         assert len({(one.namespaces, one.born) for one in seen}) == len(seen)
     pool.close()
-    assert running(mark) == []
+    assert eventually(lambda: running(mark) == [])
 
 
 LOOK_FOR_SOCKETS = """
@@ -144,7 +138,7 @@ def test_a_payload_that_never_reads_its_input(pool: ocisbx.Pool) -> None:
 
 
 def test_a_payload_that_leaves_others_behind(pool: ocisbx.Pool) -> None:
-    mark = new_mark()
+    mark = nap()
     script = f"setsid sleep {mark} & (sleep {mark} &) ; exit 3"
     assert pool.run(["sh", "-c", script]).exit_code == 3
     pool.close()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
 import ocisbx
 from ocisbx.errors import ConfigError, InvalidState, RuntimeMissing
-from tests.box import eventually, running
+from tests.box import eventually, nap, running
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -29,7 +28,7 @@ def test_many_at_once(box: Box) -> None:
 
 @pytest.mark.parametrize("delay_ms", [0, 1, 5, 60])
 def test_cancellation_at_any_time(box: Box, delay_ms: int) -> None:
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
 
     async def main() -> None:
         async with ocisbx.AsyncPool(box.sandbox(grace_s=0.2).config, 2) as pool:

@@ -118,15 +118,14 @@ def test_a_callback_that_fails(pool: ocisbx.Pool) -> None:
 
 
 def test_a_timeout(make: Make) -> None:
-    pool = make(timeout_s=600, grace_s=0.2)
+    pool = make(timeout_s=600, grace_s=60)
     started = time.monotonic()
-    result = pool.run(
-        ["sh", "-c", "trap 'echo term; exit 1' TERM; sleep 600 & wait"], timeout_s=0.4
-    )
+    result = pool.run(["sh", "-c", "trap 'echo term; exit 1' TERM; sleep 600 & wait"], timeout_s=2)
     assert (result.termination, result.shell_exit_code) == (T.TIMED_OUT, 124)
     assert result.stdout == b"term\n"
-    assert time.monotonic() - started < 10
-    assert pool.run(["sh", "-c", "trap '' TERM; sleep 600"], timeout_s=0.3).signal is None
+    assert time.monotonic() - started < 30
+    impatient = make(1, grace_s=0.2)
+    assert impatient.run(["sh", "-c", "trap '' TERM; sleep 600"], timeout_s=0.3).signal is None
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, "x", float("nan"), True])

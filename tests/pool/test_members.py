@@ -59,7 +59,7 @@ def test_a_stopped_member_is_not_handed_out(make: Make, who: str) -> None:
     first, second = full(pool, 2)
     pid = process_of(first) if who == "init" else first.execution.runtime_pid
     os.kill(pid, signal.SIGSTOP)
-    assert eventually(lambda: state(pid) in "Tt")
+    assert eventually(lambda: state(pid) in ("T", "t"))
     assert pool.run(["true"]).id == second.execution.id
     started = time.monotonic()
     pool.close()
@@ -91,7 +91,7 @@ def test_a_dead_member_is_replaced_without_a_call(
 
 
 def test_the_age_is_bounded(make: Make) -> None:
-    pool = make(2, max_age_s=1.0)
+    pool = make(2, max_age_s=2.5)
     first = {member.execution.id for member in full(pool, 2)}
     assert eventually(
         lambda: first.isdisjoint({one.execution.id for one in list(pool._store._waiting)})
@@ -100,7 +100,7 @@ def test_the_age_is_bounded(make: Make) -> None:
 
 
 def test_an_idle_pool_shrinks_and_grows_again(box: Box, make: Make) -> None:
-    idle_s = 4.0 if box.runtime.name == "runsc" else 1.0
+    idle_s = 6.0 if box.runtime.name == "runsc" else 2.5
     pool = make(3, idle_s=idle_s)
     full(pool, 3)
     assert eventually(lambda: pool.counts.waiting == 1)
@@ -121,21 +121,27 @@ def test_a_member_starts_while_a_long_call_runs(make: Make) -> None:
     full(pool, 1)
     running = threading.Event()
     done: list[int | None] = []
+    reader, writer = os.pipe()
 
     def work() -> None:
-        result = pool.run(["sh", "-c", "echo; sleep 3"], on_stdout=lambda _: running.set())
-        done.append(result.exit_code)
+        script = ["sh", "-c", "echo; read line; exit 3"]
+        done.append(pool.run(script, input=reader, on_stdout=lambda _: running.set()).exit_code)
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert running.wait(30)
-    assert eventually(lambda: pool.counts.waiting == 1, 2.5)
-    # What short calls leave is not kept until the long one ends.
-    for _ in range(3):
-        pool.run(["true"])
-    assert eventually(lambda: not pool._store._ended, 2.5)
-    thread.join()
-    assert done == [0]
+    try:
+        assert running.wait(30)
+        assert eventually(lambda: pool.counts.waiting == 1)
+        # What short calls leave is not kept until the long one ends.
+        for _ in range(3):
+            pool.run(["true"])
+        assert eventually(lambda: not pool._store._ended)
+        assert done == []
+    finally:
+        os.close(writer)
+        thread.join()
+        os.close(reader)
+    assert done == [3]
 
 
 # --------------------------------------------------------------------------- what cannot be started
@@ -227,4 +233,5 @@ def test_killed_while_they_are_started(box: Box, make: Make) -> None:
     assert killed
     # As soon as nobody kills any more, at most one pause later.
     assert pool.run(["echo", "again"]).stdout == b"again\n"
-    assert set(Path("/tmp").glob("crun.*")) <= strays
+    # Other tests start crun, too: what they have there goes again.
+    assert eventually(lambda: set(Path("/tmp").glob("crun.*")) <= strays)

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ import psutil
 import pytest
 
 from ocisbx.probe.cgroups import DRIVER_LEAF
-from tests.box import eventually, running
+from tests.box import eventually, nap, running
 from tests.cgroups import ENTER
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.runtime
 
 OWNER = Path(__file__).with_name("pool_owner.py")
-MARK = f"88{uuid.uuid4().int % 10**9}"
+MARK = nap()
 COLLECT = "from ocisbx.backends.gc import collect; print(len(collect()))"
 
 
@@ -76,7 +75,7 @@ def test_its_death_leaves_nothing(box: Box, cgroup: str, leaf: str, what: str) -
         found.kill()
         found.wait()
         assert collected(box, leaf) >= size
-        assert nothing_is_left(box, cgroup), box.left()
+        assert eventually(lambda: nothing_is_left(box, cgroup)), box.left()
         for child in children:
             # All but the forked one are runtimes, which have ended.
             with contextlib.suppress(psutil.Error):

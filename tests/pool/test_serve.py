@@ -8,13 +8,12 @@ import signal
 import socket
 import stat
 import threading
-import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ocisbx.backends.gc import collect
-from tests.box import eventually, running
+from tests.box import eventually, nap, running
 from tests.command_line import ocisbx, start
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def test_each_has_a_container_of_its_own(
 def test_a_caller_that_ends_in_the_middle(
     box: Box, path: str, server: subprocess.Popen[str], number: signal.Signals
 ) -> None:
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
     script = f"echo up; exec sleep {mark}"
     with start(box, "run", "--pool", path, "--", "sh", "-c", script) as caller:
         assert caller.stdout is not None

@@ -128,12 +128,14 @@ def test_input_of_a_descriptor(warm: ocisbx.Pool) -> None:
 def test_what_it_used_counts_from_the_hand_over(warm: ocisbx.Pool) -> None:
     warm.open()
     time.sleep(1.0)
-    result = warm.run_code("sum(range(3_000_000))")
-    usage = result.usage
+    began = time.monotonic()
+    usage = warm.run_code("sum(range(3_000_000))").usage
+    # Less than with the second in which it waited.
+    most_s = time.monotonic() - began + 0.5
     assert usage.wall_s is not None
-    assert usage.wall_s < 1.0
+    assert usage.wall_s < most_s
     assert usage.cpu_user_s is not None
-    assert 0 < usage.cpu_user_s < 1.0
+    assert 0 < usage.cpu_user_s < most_s
 
 
 def test_many_threads(warm: ocisbx.Pool) -> None:

@@ -29,7 +29,8 @@ def test_pipelines(box: Box) -> None:
         diff <(printf 'a\\nb\\n') <(printf 'a\\nc\\n') || echo "differ: $?"
         sed s/x/y/ <<<x | tee >(cat >copy) | cat
         coproc tr a-z A-Z
-        echo upper >&"${COPROC[1]}"; exec {COPROC[1]}>&-; cat <&"${COPROC[0]}"
+        exec {from}<&"${COPROC[0]}"  # Bash forgets the name once that has ended.
+        echo upper >&"${COPROC[1]}"; exec {COPROC[1]}>&-; cat <&$from
         mkfifo fifo; (echo through >fifo) & cat fifo; wait
         (exit 3) || echo "$?"; kill -TERM $BASHPID & wait $! || echo "$?"
     """

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.runtime
 
 PASSWORD = "sesame opens"
+# A port that is free may be taken before the server has it.
+ATTEMPTS = 5
 
 
 def free_port() -> int:
@@ -33,8 +35,8 @@ def free_port() -> int:
 
 
 @contextmanager
-def postgres(directory: Path, sockets: Path, port: int) -> Iterator[None]:
-    """A server with one user, who has a password."""
+def postgres(directory: Path, sockets: Path) -> Iterator[int]:
+    """A server with one user, who has a password; its port."""
     server, environment = program("postgres")
     password = directory / "password"
     password.write_text(PASSWORD)
@@ -45,19 +47,38 @@ def postgres(directory: Path, sockets: Path, port: int) -> Iterator[None]:
     # The name of a socket is short: from the directory of the data, where the server is.
     settings = {
         "listen_addresses": "127.0.0.1",
-        "port": str(port),
         "unix_socket_directories": os.path.relpath(sockets, data),
         "fsync": "off",
     }
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    with (directory / "log").open("wb") as log:
-        command = [server, "-D", str(data), *options]
-        with subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process:
-            try:
-                assert eventually((sockets / f".s.PGSQL.{port}").exists)
-                yield
-            finally:
-                process.terminate()
+    command = [server, "-D", str(data), *options]
+    for _ in range(ATTEMPTS):
+        # Other tests have servers of their own at the same time.
+        port = free_port()
+        with serving([*command, "-c", f"port={port}"], environment, directory / "log") as is_up:
+            if is_up:
+                yield port
+                return
+    raise AssertionError((directory / "log").read_text())
+
+
+@contextmanager
+def serving(command: list[str], environment: dict[str, str], path: Path) -> Iterator[bool]:
+    """Whether this server takes statements; else its port was somebody else's by then."""
+
+    def is_up() -> bool:
+        # Before it says so it refuses whoever finds its socket.
+        return b"ready to accept connections" in path.read_bytes()
+
+    with (
+        path.open("wb") as log,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process,
+    ):
+        try:
+            assert eventually(lambda: is_up() or process.poll() is not None), path.read_text()
+            yield is_up()
+        finally:
+            process.terminate()
 
 
 def ask(port: int, question: str) -> str:
@@ -75,15 +96,13 @@ def test_statements(cookbook: Cookbook) -> None:
     sockets.mkdir()
     directory.mkdir()
     gvisor = cookbook.box.runtime.name == "runsc"
-    # Other tests have servers of their own at the same time.
-    port = free_port()
-    command = [*cookbook.command("psql"), "-p", str(port)]
-    words = ["--", *command]
-    if gvisor:
-        # It shows no sockets of the host's.
-        command[command.index("/run/postgresql")] = "127.0.0.1"
-        words = ["--network", "host", "--", *command]
-    with postgres(directory, sockets, port):
+    with postgres(directory, sockets) as port:
+        command = [*cookbook.command("psql"), "-p", str(port)]
+        words = ["--", *command]
+        if gvisor:
+            # It shows no sockets of the host's.
+            command[command.index("/run/postgresql")] = "127.0.0.1"
+            words = ["--network", "host", "--", *command]
         report = cookbook.cook("psql", *words, secrets={"PGPASSWORD": "open, please"})
         assert "password authentication failed" in report["message"], last(report)
         report = cookbook.cook("psql", *words, secrets={"PGPASSWORD": PASSWORD})

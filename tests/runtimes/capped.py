@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.box import RUNTIMES, eventually, running
+from tests.box import RUNTIMES, eventually, nap, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +37,6 @@ def capped(box: Box, wait_s: float | None = None, **fields: Any) -> Sandbox:
 @pytest.fixture
 def mark() -> Iterator[str]:
     """An argument of `sleep` that tells the processes of this test; none may be left."""
-    made = f"86{uuid.uuid4().int % 10**9}"
+    made = nap()
     yield made
     assert eventually(lambda: running(made) == [])

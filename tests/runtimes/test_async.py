@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
 import ocisbx
 from ocisbx.errors import ConfigError, RuntimeMissing
-from tests.box import eventually, running
+from tests.box import eventually, nap, running
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -41,12 +40,13 @@ def test_the_loop_goes_on(box: Box) -> None:
 
     median_s, turns = asyncio.run(main())
     assert median_s < 0.1
-    assert turns > 10
+    # One that stands still turns once.
+    assert turns > 3
 
 
 @pytest.mark.parametrize("delay_ms", [0, 1, 5, 20, 60])
 def test_cancellation_at_any_time(box: Box, delay_ms: int) -> None:
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
 
     async def main() -> None:
         task = asyncio.create_task(box.sandbox(grace_s=0.2).arun(["sleep", mark]))
@@ -60,7 +60,7 @@ def test_cancellation_at_any_time(box: Box, delay_ms: int) -> None:
 
 
 def test_a_timeout_of_asyncio(box: Box) -> None:
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
@@ -113,7 +113,7 @@ def test_a_command_in_the_background(box: Box) -> None:
 
 @pytest.mark.parametrize("delay_ms", [0, 2, 10, 60])
 def test_leaving_the_background_ends_it(box: Box, delay_ms: int) -> None:
-    mark = f"87{uuid.uuid4().int % 10**9}"
+    mark = nap()
 
     async def main() -> None:
         async def background() -> None:

@@ -65,8 +65,8 @@ def test_signals_are_default_and_the_session_is_its_own() -> None:
 
 def test_a_descendant_that_holds_the_pipe_is_not_waited_for() -> None:
     started = time.monotonic()
-    assert shell("sleep 3 & echo done").stdout == b"done\n"
-    assert time.monotonic() - started < 2
+    assert shell("sleep 30 & echo done", timeout_s=60).stdout == b"done\n"
+    assert time.monotonic() - started < 20
 
 
 def test_a_program_that_hangs() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from ocisbx.calls import run_plan
 from ocisbx.errors import BundleError, OcisbxError, RuntimeFailed, RuntimeMissing
 from ocisbx.probe.processes import command_line
 from ocisbx.result import Termination as T
-from tests.box import PATIENCE_S, eventually, running
+from tests.box import PATIENCE_S, eventually, nap, running
 from tests.runtimes.stage import RUNC
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def end_of(plan: Plan, call: Call) -> str:
 @pytest.mark.parametrize("step", [Step.RUNTIME_STARTED, Step.CREATED, Step.RUNNING])
 def test_a_runtime_that_dies_half_way(box: Box, step: Step) -> None:
     """SIGKILL from outside: the container is ended too, and the result is no payload's."""
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
 
     def kill_runtime(reached: Step) -> None:
         if reached is step:
@@ -135,12 +135,13 @@ def test_a_runtime_that_dies_half_way(box: Box, step: Step) -> None:
 
 @pytest.mark.parametrize("delay_ms", [0, 3, 6, 10, 15, 25, 40])
 def test_a_runtime_that_dies_at_some_moment(box: Box, delay_ms: int) -> None:
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
     timers: list[threading.Timer] = []
 
     def kill_runtime() -> None:
         for child in psutil.Process().children():
-            child.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
 
     def on_step(reached: Step) -> None:
         if reached is Step.RUNTIME_STARTED:
@@ -152,7 +153,7 @@ def test_a_runtime_that_dies_at_some_moment(box: Box, delay_ms: int) -> None:
     end = end_of(plan, Call(("sleep", mark), os.environ, on_step=on_step))
     assert end in {T.TIMED_OUT, T.SIGNALED, "failed"}
     timers[0].join()
-    assert time.monotonic() - started < PATIENCE_S / 2
+    assert time.monotonic() - started < PATIENCE_S
     assert eventually(lambda: running(mark) == [])
 
 
@@ -163,7 +164,7 @@ def is_init(pid: int) -> bool:
 
 def test_an_init_that_is_killed_from_outside(box: Box) -> None:
     """The kernel kills the payload with it, and that is what is told."""
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
     with box.sandbox().start(["sh", "-c", f"echo ready; sleep {mark}"]) as execution:
         assert eventually(lambda: execution.logs() == b"ready\n")
         (init,) = [pid for pid in running(mark) if is_init(pid)]
@@ -180,7 +181,7 @@ class Raised(Exception):
 @pytest.mark.parametrize("kind", [Raised, KeyboardInterrupt, SystemExit, OcisbxError])
 @pytest.mark.parametrize("stream", ["on_stdout", "on_stderr"])
 def test_an_exception_of_a_callback(box: Box, kind: type[BaseException], stream: str) -> None:
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
 
     def callback(_: bytes) -> None:
         raise kind("from the callback")
@@ -216,7 +217,7 @@ def test_a_signal_to_the_driver(
     box: Box, number: signal.Signals, give: Callable[[signal.Signals], None]
 ) -> None:
     """SIGINT is KeyboardInterrupt; a handler that raises does the same for SIGTERM."""
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -44,7 +44,7 @@ def pipe() -> Iterator[tuple[int, int]]:
         yield read, write
 
 
-def _is_gone(pid: int, within_s: float = 5.0) -> bool:
+def _is_gone(pid: int, within_s: float = TIMEOUT_S) -> bool:
     """Whether the process has ended (a zombie counts) or ends in time."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
@@ -246,7 +246,7 @@ def test_what_the_payload_leaves_dies_with_it(runtime: Runtime, tmp_path: Path) 
     start = time.monotonic()
     report, out, _, exit_code = run(Bundle(tmp_path, runtime, argv))
     assert (report.status, out, exit_code) == (5, b"", 5)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
 
 
 @every_native
@@ -340,13 +340,13 @@ def test_a_hang_up_while_the_payload_runs_kills_it(
 @every_runtime
 def test_without_the_go_ahead_the_init_waits_two_seconds(runtime: Runtime, tmp_path: Path) -> None:
     with Container(Bundle(tmp_path, runtime, ["sh", "-c", "exit 9"])) as container:
+        start = time.monotonic()
         container.go()
         container.expect(Started)
         container.expect(protocol.Exited)
-        start = time.monotonic()
         wire.send_signal(container.sock, signal.SIGTERM)  # too late, and harmless
         assert container.wait() == 9
-        assert 1.8 < time.monotonic() - start < 4
+        assert protocol.PATIENCE_MS / 1000 <= time.monotonic() - start < TIMEOUT_S
 
 
 def _fill(sock: socket.socket) -> None:
@@ -364,7 +364,7 @@ def test_a_driver_that_does_not_read_holds_nothing_up(runtime: Runtime, tmp_path
             _fill(theirs)
         start = time.monotonic()
         assert container.wait() == 9
-        assert time.monotonic() - start < 3 * protocol.PATIENCE_MS / 1000
+        assert time.monotonic() - start < TIMEOUT_S
 
 
 @every_runtime

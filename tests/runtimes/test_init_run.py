@@ -38,6 +38,8 @@ every_native = pytest.mark.parametrize("runtime", NATIVE, ids=lambda one: one.na
 one_native = pytest.mark.parametrize("runtime", NATIVE[-1:], ids=lambda one: one.name)
 
 PATH = "PATH=/usr/local/bin:/usr/bin:/bin"
+# All that runs in the container, by its arguments.
+LOOK = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
 
 
 def shell(source: str, *, directory: str = "", environment: tuple[str, ...] = ()) -> Command:
@@ -172,10 +174,8 @@ def test_commands_run_side_by_side_and_report_apart(session: Container) -> None:
 @pytest.mark.usefixtures("runtime")
 def test_what_a_command_leaves_running_stays(session: Container) -> None:
     told(session, "sleep 61 </dev/null >/dev/null & setsid sleep 62 </dev/null >/dev/null &")
-    time.sleep(0.1)
-    left = told(session, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
-    assert b"sleep 61" in left
-    assert b"sleep 62" in left
+    for left in (b"sleep 61", b"sleep 62"):
+        assert eventually(lambda left=left: left in told(session, LOOK))  # type: ignore[misc]
 
 
 TREE = "(setsid sh -c 'sleep 63; :' >/dev/null & ) ; (sleep 64; :) >/dev/null & echo up; sleep 65"
@@ -195,8 +195,7 @@ def test_a_commands_whole_tree_is_killed_without_the_others(how: str, session: C
                 wire.send_signal(side.sock, signal.SIGKILL, Target.ALL)
                 assert side.finish().status == signal.SIGKILL
         deadline = time.monotonic() + TIMEOUT_S
-        look = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
-        while any(f"sleep {n}".encode() in (seen := told(session, look)) for n in (63, 64, 65)):
+        while any(f"sleep {n}".encode() in (seen := told(session, LOOK)) for n in (63, 64, 65)):
             assert time.monotonic() < deadline, seen
         assert b"sleep 66" in seen
         wire.send_signal(other.sock, signal.SIGKILL)
@@ -213,7 +212,7 @@ def test_a_tree_that_grows_while_it_is_killed(session: Container) -> None:
         assert side.line() == b"up\n"
         time.sleep(0.05)
     deadline = time.monotonic() + TIMEOUT_S
-    while b"sleep 68" in (seen := told(session, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")):
+    while b"sleep 68" in (seen := told(session, LOOK)):
         assert time.monotonic() < deadline, seen
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from ocisbx.backends.base import Call, Step
 from ocisbx.backends.gc import UNOWNED_S, collect
 from ocisbx.calls import run_plan
 from ocisbx.probe.cgroups import DRIVER_LEAF
-from tests.box import eventually, running
+from tests.box import eventually, nap, running
 from tests.cgroups import ENTER, cgroup, members
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def environment(box: Box) -> dict[str, str]:
 
 def die_at_each_step(box: Box, cgroup: str, deaths: int, limits: object, patience_s: float) -> None:
     """So many drivers a round; of none is anything left: bundles, names, processes, cgroups."""
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
     leaf = f"{cgroup}/{DRIVER_LEAF}"
     os.mkdir(leaf)
     driver = [sys.executable, str(DRIVER), box.runtime.path, str(box.workspace), mark, str(deaths)]
@@ -59,7 +58,7 @@ def die_at_each_step(box: Box, cgroup: str, deaths: int, limits: object, patienc
         assert one["deaths"] == deaths, one
         assert one["collected"].isdigit(), one
         assert one["left"] == [], one
-    assert running(mark) == []
+    assert eventually(lambda: running(mark) == [])
 
 
 def test_ten_deaths_at_each_step_and_gc(box: Box, cgroup: str) -> None:
@@ -90,7 +89,7 @@ def die_at(box: Box, step: Step, *argv: str, name: str = "doomed") -> None:
 
 @pytest.mark.parametrize("step", [Step.BUNDLE_MADE, Step.RUNNING, Step.DELETING])
 def test_later_starts_sweep_in_passing(box: Box, step: Step) -> None:
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
     script = f"sleep {mark}" if step is not Step.DELETING else f"sleep {mark} & exit 0"
     die_at(box, step, "sh", "-c", script)
     assert len(list(box.bundles.iterdir())) == 1

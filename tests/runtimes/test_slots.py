@@ -169,7 +169,8 @@ def test_a_killed_driver_frees_its_slot(box: Box, mark: str, hold_elsewhere: Hol
         assert done.returncode == 125
         assert finish(driver, signal.SIGKILL) == -signal.SIGKILL
         assert capped(box, 0).run(["true"]).exit_code == 0
-    assert eventually(lambda: running(mark) == [])
+        # Else it would be taken for the next one's payload.
+        assert eventually(lambda: running(mark) == [])
     assert eventually(lambda: box.run(["true"]).exit_code == 0 and not any(box.bundles.iterdir()))
 
 
@@ -225,11 +226,9 @@ def test_a_signal_ends_the_waiting(
     driver = hold_elsewhere()
     waiting = start(box, "run", "--max-sandboxes", "1", "echo", "never")
     hear_it_wait(waiting)
-    started = time.monotonic()
     waiting.send_signal(number)
     assert waiting.communicate(timeout=30)[0] == ""
     assert waiting.returncode == 130
-    assert time.monotonic() - started < 2
     assert finish(driver, signal.SIGTERM) == 130
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ocisbx.probe.cgroups import look
-from tests.box import PYTHON, eventually
+from ocisbx.probe.processes import command_line
+from tests.box import PYTHON, eventually, nap, running
 from tests.cgroups import delegated_parent
 from tests.command_line import ocisbx, start
 
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.runtime
 
 BUSY = (PYTHON, "-I", "-S", "-c", "while True: pass")
-SLEEP = ("sleep", "60")
 
 
 @contextlib.contextmanager
-def running(box: Box, *argv: str, name: str) -> Iterator[subprocess.Popen[str]]:
+def started(box: Box, *argv: str, name: str) -> Iterator[subprocess.Popen[str]]:
     process = start(box, "run", "--name", name, "--", *argv)
     try:
         assert eventually(lambda: name in ocisbx(box, "ps").stdout.split())
@@ -52,7 +52,7 @@ def seconds_between(first: dict[str, Any], second: dict[str, Any]) -> float:
 
 
 def test_a_busy_loop_in_json_lines(box: Box) -> None:
-    with running(box, *BUSY, name="busy") as busy:
+    with started(box, *BUSY, name="busy") as busy:
         stats = start(box, "stats", "--json", "--interval", "0.5", "busy")
         assert stats.stdout is not None
         lines = [json.loads(stats.stdout.readline()) for _ in range(4)]
@@ -72,16 +72,23 @@ def test_a_busy_loop_in_json_lines(box: Box) -> None:
         assert now["cpu_percent"] == pytest.approx(spent_s / elapsed_s * 100, rel=0.05)
 
 
+def sleeps(mark: str) -> bool:
+    """Whether the payload runs: until then its container uses the processor."""
+    return any(command_line(pid)[:1] == [b"sleep"] for pid in running(mark))
+
+
 def test_two_containers_once_as_a_table(box: Box) -> None:
-    with running(box, *SLEEP, name="first"), running(box, *SLEEP, name="second"):
+    naps = (("sleep", nap()), ("sleep", nap()))
+    with started(box, *naps[0], name="first"), started(box, *naps[1], name="second"):
+        assert eventually(lambda: all(sleeps(mark) for _, mark in naps))
         done = ocisbx(box, "stats", "--no-stream", "--interval", "0.2")
         only = ocisbx(box, "stats", "--no-stream", "--interval", "0.2", "second")
     assert (done.returncode, done.stderr) == (0, "")
     titles, first, second = done.stdout.splitlines()
     assert titles.startswith("ID  ")
     assert [line.split()[1:4] for line in (first, second)] == [
-        ["first", *SLEEP],
-        ["second", *SLEEP],
+        ["first", *naps[0]],
+        ["second", *naps[1]],
     ]
     assert first.split()[4] == ("0.0%" if has_cgroup(box) else "-")
     assert [line.split()[1] for line in only.stdout.splitlines()] == ["NAME", "second"]

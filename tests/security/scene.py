@@ -14,7 +14,6 @@ import shutil
 import signal
 import socket
 import stat
-import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ from ocisbx.pool.member import Order
 from ocisbx.pool.pool import run_in
 from ocisbx.presets import MASKED_PATHS_RESTRICTED
 from ocisbx.quirks import find_quirks
-from tests.box import PYTHON, eventually, running
+from tests.box import PYTHON, eventually, nap, running
 from tests.security.inside.main import FAILED
 from tests.security.templates import rewritten
 
@@ -125,7 +124,7 @@ class Scene:
 @contextlib.contextmanager
 def surroundings(box: Box) -> Iterator[Scene]:
     """Make them, and take them away."""
-    mark = f"87{uuid.uuid4().int % 10**9}"
+    mark = nap()
     private = box.base / "private"
     private.mkdir(mode=0o700)
     secret = private / "secret"
@@ -190,8 +189,8 @@ def look(
 
 
 def survivors(mark: str) -> list[int]:
-    """Processes of the payload that outlive the call by more than a second."""
-    eventually(lambda: not running(mark), timeout_s=1.0)
+    """Processes of the payload that outlive the call by more than a few seconds."""
+    eventually(lambda: not running(mark), timeout_s=5.0)
     return running(mark)
 
 

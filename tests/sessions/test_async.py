@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ocisbx
 from ocisbx import Container
-from tests.box import eventually, running
+from tests.box import eventually, nap, running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +45,7 @@ def test_many_at_once(house: Box) -> None:
 
 @pytest.mark.parametrize("delay_ms", [0, 1, 5, 20, 60, 200])
 def test_cancellation_ends_the_command_and_not_the_session(house: Box, delay_ms: int) -> None:
-    mark = f"86{uuid.uuid4().int % 10**9}"
+    mark = nap()
 
     async def main() -> None:
         async with session(house) as one:

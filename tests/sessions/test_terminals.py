@@ -50,7 +50,7 @@ def test_the_end_of_the_context_takes_its_tree_along(house: Box) -> None:
         script = "setsid sleep 68231 & echo up; sleep 68231"
         with session.spawn(["sh", "-c", script]) as terminal:
             terminal.expect("up", timeout_s=20)
-            assert look(session).count(b"68231") >= 2
+            assert eventually(lambda: look(session).count(b"68231") >= 2)
         assert eventually(lambda: b"68231" not in look(session))
 
 

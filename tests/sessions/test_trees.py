@@ -8,13 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
 import ocisbx
-from tests.box import PYTHON, eventually, running
+from tests.box import PYTHON, eventually, nap, running
 from tests.command_line import environment
 from tests.sessions.conftest import ABLE
 
@@ -71,19 +70,14 @@ def alive(session: ocisbx.Session, directory: str) -> int:
     return int(session.run([PYTHON, "-I", "-S", "-c", COUNT, directory]).stdout)
 
 
-def nap() -> str:
-    """A time to sleep by which its process is found."""
-    return f"87{uuid.uuid4().int % 10**9}"
-
-
 @every
 def test_daemons_die_with_a_command_that_is_ended_and_stay_after_one_that_ends(house: Box) -> None:
     daemon = [PYTHON, "-I", "-S", "-c", DAEMON]
     with house.session(grace_s=0.2) as session:
         session.run(["mkdir", "/tmp/a", "/tmp/b", "/tmp/c"])
         assert session.run([*daemon, "/tmp/a", "1"]).exit_code == 0
-        assert alive(session, "/tmp/a") == 3
-        late = session.run([*daemon, "/tmp/b", "1000"], timeout_s=1.5)
+        assert eventually(lambda: alive(session, "/tmp/a") == 3)
+        late = session.run([*daemon, "/tmp/b", "1000"], timeout_s=4)
         assert (late.termination, late.stdout) == ("timed_out", b"up\n")
         assert eventually(lambda: alive(session, "/tmp/b") == 0)
         with session.start([*daemon, "/tmp/c", "1000"]) as running:

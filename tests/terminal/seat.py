@@ -65,6 +65,17 @@ class Seat:
     def type(self, text: str | bytes) -> None:
         os.write(self.controller_fd, text.encode() if isinstance(text, str) else text)
 
+    def run_cat(self) -> None:
+        """Have a shell run what reads, and return once it does: then keys are its, for certain."""
+        self.type("cat\r")
+        self.is_read()
+
+    def is_read(self) -> None:
+        """Wait until a `cat` has said once more what the terminal shows of what is typed."""
+        self.type("said\r")
+        for _ in range(2):
+            self.wait_for(b"said\r\n")
+
     def type_until_stuck(self) -> None:
         """For three seconds, as much as goes."""
         os.set_blocking(self.controller_fd, False)

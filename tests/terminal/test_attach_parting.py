@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import time
@@ -70,10 +71,12 @@ def test_who_leaves_does_not_wait_for_a_reader_that_has_stopped(yard: Box) -> No
     with contextlib.ExitStack() as stack:
         read_fd, write_fd = os.pipe()
         stack.callback(os.close, read_fd)
+        stack.callback(os.close, write_fd)
         seat = stack.enter_context(Seat(yard, "attach", "it", stdout=write_fd))
-        os.close(write_fd)
+        assert eventually(lambda: seat.is_raw)
         seat.type("go\r")
-        time.sleep(1)
+        # Full: nothing more can be shown.
+        assert eventually(lambda: not select.select([], [write_fd], [], 0)[1])
         seat.type(DETACH)
         assert seat.drain_until_end() == 0
         assert seat.is_as_before

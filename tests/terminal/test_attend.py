@@ -186,12 +186,10 @@ def test_in_place_ended_by_a_signal(box: Box, script: Path) -> None:
 
 
 def test_nobody_comes(box: Box, script: Path) -> None:
-    began = time.monotonic()
     done = ocisbx(box, "expect", str(script), stdin=subprocess.DEVNULL)
     assert (done.returncode, "nobody is there to type" in done.stdout) == (3, True)
     done = ocisbx(box, "expect", "--wait-user", "0.5", str(script), stdin=subprocess.DEVNULL)
     assert (done.returncode, "nobody was there for 0.5 s" in done.stdout) == (3, True)
-    assert time.monotonic() - began < 20
     assert box.left() == []
 
 

@@ -61,7 +61,7 @@ def send(peer: socket.socket, said: bytes, kinds: tuple[str, ...]) -> None:
             peer.send(said)
 
 
-def receive(console: ConsoleSocket, pid: int, patience_s: float = 0.2) -> int | None:
+def receive(console: ConsoleSocket, pid: int, patience_s: float = 20.0) -> int | None:
     """As the driver's loop does it; None: nothing came in time."""
     deadline = time.monotonic() + patience_s
     while not console.received and (left_s := deadline - time.monotonic()) > 0:
@@ -122,6 +122,15 @@ def test_a_second_connection_is_refused(console: ConsoleSocket) -> None:
             receive(console, os.getpid())
 
 
+def test_a_second_connection_is_refused_while_the_first_says_nothing(
+    console: ConsoleSocket,
+) -> None:
+    with connect(console):
+        console.take(os.getpid())
+        with connect(console), pytest.raises(TerminalError, match="second connection"):
+            receive(console, os.getpid())
+
+
 def test_a_second_connection_after_the_terminal_is_refused(console: ConsoleSocket) -> None:
     with connect(console) as peer:
         send(peer, b" ", ("controller",))
@@ -140,7 +149,7 @@ def test_only_the_runtime_may_connect(console: ConsoleSocket) -> None:
 
 
 def test_one_that_never_came_is_said(console: ConsoleSocket) -> None:
-    assert receive(console, os.getpid()) is None
+    assert receive(console, os.getpid(), 0.2) is None
     with pytest.raises(TerminalError, match="did not hand over"):
         console.finish(os.getpid())
 

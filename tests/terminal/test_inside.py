@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import signal
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,17 +47,15 @@ def test_keys_and_pictures_pass(yard: Box, words: tuple[str, ...]) -> None:
         seat.wait_for(b"30 90\r\nvt220\r\n/dev/pts/")
         seat.wait_for(b"$ ")
         assert seat.is_raw
-        seat.type("sleep 60\r")
-        time.sleep(0.3)
+        seat.run_cat()
         seat.type(b"\x03")
         seat.wait_for(b"$ ")
-        seat.type("sleep 60\r")
-        time.sleep(0.3)
+        seat.run_cat()
         seat.type(b"\x1a")
         seat.wait_for(b"Stopped")
         seat.wait_for(b"$ ")
         seat.type("fg\r")
-        time.sleep(0.3)
+        seat.is_read()
         seat.type(b"\x03")
         seat.wait_for(b"$ ")
         seat.type("echo $((40 + 2)) > /dev/tty; exit 7\r")
@@ -151,8 +148,10 @@ def test_keys_that_nobody_reads_do_not_hide_the_end(yard: Box, words: tuple[str,
 
 
 def test_two_at_once_have_one_each(yard: Box, words: tuple[str, ...]) -> None:
-    with sit(yard, words, "sh", "-c", "tty; cat") as one, sit(yard, words, "cat") as two:
-        one.wait_for(b"/dev/pts/")
+    command = ("sh", "-c", "tty; cat")
+    with sit(yard, words, *command) as one, sit(yard, words, *command) as two:
+        for seat in (one, two):
+            seat.wait_for(b"/dev/pts/")
         one.type("mine\r")
         one.wait_for(b"mine\r\nmine\r\n")
         two.type("yours\r")

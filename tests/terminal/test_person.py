@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from tests.box import nap
 from tests.command_line import ocisbx
 from tests.terminal.driving import eventually
 from tests.terminal.seat import Seat
@@ -40,18 +41,15 @@ def test_keys_and_pictures_pass(box: Box) -> None:
         seat.type("echo a$((1+1))b\r")
         seat.wait_for(b"a2b\r\n")
         seat.wait_for(b"# ")
-        seat.type("sleep 60\r")
-        seat.wait_for(b"sleep 60")
-        time.sleep(0.3)
+        seat.run_cat()
         # The payload's, not ours.
         seat.type(b"\x03")
         seat.wait_for(b"# ")
-        seat.type("sleep 60\r")
-        time.sleep(0.3)
+        seat.run_cat()
         seat.type(b"\x1a")
         seat.wait_for(b"Stopped")
         seat.type("fg\r")
-        time.sleep(0.3)
+        seat.is_read()
         seat.type(b"\x03")
         seat.wait_for(b"# ")
         seat.type("exit 7\r")
@@ -76,14 +74,15 @@ def test_the_callers_terminal_does_not_enter(box: Box) -> None:
     assert theirs == "/dev/pts/0" or theirs.encode() not in seat.shown
 
 
-def init_of(seat: Seat) -> psutil.Process:
-    """Process 1 of the container that this one drives: killed, it takes all with it."""
+def init_of(mark: str) -> psutil.Process:
+    """Process 1 of the container whose command holds `mark`: killed, it takes all with it."""
     found: list[psutil.Process] = []
 
     def look() -> bool:
         for process in psutil.process_iter():
             try:
-                if process.cmdline()[:1] == ["/.ocisbx/init"] and "4242" in process.cmdline():
+                words = process.cmdline()
+                if words[:1] == ["/.ocisbx/init"] and mark in words:
                     found.append(process)
             except psutil.Error:
                 continue
@@ -96,14 +95,15 @@ def init_of(seat: Seat) -> psutil.Process:
 def test_it_is_restored_when_the_container_is_killed(box: Box) -> None:
     # Of gVisor's processes the host sees none; there those inside may kill process 1.
     inside = box.runtime.name == "runsc"
-    script = f"echo up; stty -echo raw; {'read x; kill -9 1; ' * inside}sleep 4242"
-    with run(box, "--", "sh", "-c", script, "4242") as seat:
+    mark = nap()
+    script = f"echo up; stty -echo raw; {'read x; kill -9 1; ' * inside}sleep {mark}"
+    with run(box, "--", "sh", "-c", script, mark) as seat:
         seat.wait_for(b"up")
         assert eventually(lambda: seat.is_raw)
         if inside:
             seat.type(b"\n")
         else:
-            init = init_of(seat)
+            init = init_of(mark)
             # That the payload runs is known to it, and told, once it waits again.
             assert eventually(lambda: init.status() == psutil.STATUS_SLEEPING)
             init.kill()
@@ -159,10 +159,10 @@ def test_it_is_restored_while_we_are_stopped(box: Box) -> None:
 def test_ctrl_c_before_the_payload_is_ours(box: Box) -> None:
     """Until it runs the terminal is not raw: a runtime that hangs can be interrupted."""
     bad = box.base / "hangs"
-    bad.write_text("#!/bin/sh\nexec sleep 60\n")
+    bad.write_text(f"#!/bin/sh\ntouch {box.base}/begun\nexec sleep 60\n")
     bad.chmod(0o755)
     with Seat(box, "run", "-it", "--runtime", str(bad), *where(box), "--", "true") as seat:
-        time.sleep(1)
+        assert eventually((box.base / "begun").exists)
         assert seat.is_as_before
         seat.type(b"\x03")
         assert seat.drain_until_end() in (125, 130)
@@ -205,7 +205,7 @@ def test_a_transcript(box: Box) -> None:
     path = box.base / "cast"
     script = (
         "printf 'name: '; read n; stty -echo; printf 'pass: '; read p; stty echo; echo;"
-        "echo \"hi $n ${#p}\"; trap 'echo sized; exit' WINCH; while :; do sleep 0.05; done"
+        "trap 'echo sized; exit' WINCH; echo \"hi $n ${#p}\"; while :; do sleep 0.05; done"
     )
     with run(box, "--transcript", str(path), "--", "sh", "-c", script) as seat:
         seat.wait_for(b"name: ")
@@ -215,7 +215,6 @@ def test_a_transcript(box: Box) -> None:
             seat.type(key)
             time.sleep(0.02)
         seat.wait_for(b"hi k")
-        time.sleep(0.2)
         seat.resize(40, 100)
         assert seat.drain_until_end() == 0
     assert path.stat().st_mode & 0o777 == 0o600
@@ -257,7 +256,7 @@ def has_server(name: str) -> bool:
 
 def test_under_tmux(box: Box) -> None:
     """A full-screen program in a container, as tmux shows it."""
-    name = f"ocisbx-{os.getpid()}"
+    name = f"ocisbx-{nap()}"
     words = ("run", "-it", "--runtime", box.runtime.path, *where(box), "--", "vi", "file")
     line = shlex.join([sys.executable, "-P", "-m", "ocisbx", *words])
 

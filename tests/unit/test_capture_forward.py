@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NO_CAP = 1 << 40
 # What a write took that did not wait for anybody; a blocked one would take for ever.
-AT_ONCE_S = 2.0
+AT_ONCE_S = 10.0
 
 
 @pytest.fixture(autouse=True)

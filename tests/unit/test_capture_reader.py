@@ -18,7 +18,9 @@ from ocisbx.errors import OcisbxError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FILES = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 # Long and short lines, so that the 64 KiB blocks are crossed at every place.
 CONTENTS = st.lists(
     st.sampled_from(

@@ -66,7 +66,9 @@ def test_a_file_that_is_not_kept_is_gone_and_still_read(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(
     chunks=st.lists(st.binary(max_size=3000), max_size=20),
     pumps=st.lists(st.integers(0, 3), min_size=20, max_size=20),
@@ -102,7 +104,9 @@ def test_any_chunking_keeps_exactly_the_cap(
     assert stream.kept_bytes == min(len(data), cap)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(
     chunks=st.lists(st.binary(min_size=1, max_size=500), min_size=1, max_size=20),
     failing=st.sets(st.integers(0, 19)),

@@ -134,7 +134,7 @@ def test_a_deadline(directory: Path) -> None:
         started = time.monotonic()
         with pytest.raises(InvalidState, match=r"no slot came free in 0\.2 s"):
             hold_slot(NOW._replace(wait_s=0.2)).__enter__()
-        assert 0.2 <= time.monotonic() - started < 2
+        assert 0.2 <= time.monotonic() - started < 10
 
 
 def test_waiting_can_be_given_up(directory: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_long_wait_is_told_once(directory: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(slots, "TELL_AFTER_S", 0.1)
     told: list[str] = []
     with hold_slot(NOW), pytest.raises(InvalidState):
-        hold_slot(NOW._replace(wait_s=0.5), tell=told.append).__enter__()
+        hold_slot(NOW._replace(wait_s=2), tell=told.append).__enter__()
     (line,) = told
     said = "no more than 1 of your sandboxes may run at once"
     assert line == f"ocisbx: waiting for a slot: {said} (ocisbx ps lists them)"
@@ -270,7 +270,7 @@ def test_a_slot_that_is_none(directory: Path, make: object, why: str) -> None:
         hold_slot(NOW).__enter__()
     assert why in caught.value.why
     assert caught.value.remedy == f"remove it: rm -rf {directory}/0"
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 10
     target = directory.parent / "target"
     assert not target.exists() or target.read_text() == "precious"
 
