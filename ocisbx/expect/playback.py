@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyte
-
 from ocisbx.errors import ConfigError
-from ocisbx.expect.screen import Canvas, inert
+from ocisbx.expect.grid import Grid, for_each
+from ocisbx.expect.screen import Canvas, line_of
 from ocisbx.terminal.device import check_size
 from ocisbx.terminal.transcript import HIDDEN
 from ocisbx.values import show
@@ -16,8 +15,8 @@ from ocisbx.values import show
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# ED (ECMA-48): of the whole screen, and with it of what has scrolled off.
-WHOLE_SCREEN = (2, 3)
+    from ocisbx.expect.grid import Row
+
 # The end of the year 9999.
 LAST_S = 253_402_300_799
 
@@ -42,48 +41,41 @@ class Playback(NamedTuple):
     typed: tuple[Typed, ...]
 
 
-class _Scroll(pyte.Screen):
+class _Scroll(Grid):
     """A screen whose lines are kept when they leave it."""
 
-    def __init__(self, columns: int, rows: int, keep: Callable[[list[str]], None]) -> None:
+    def __init__(self, rows: int, columns: int, keep: Callable[[list[str]], None]) -> None:
         self._keep = keep
-        super().__init__(columns, rows)
+        super().__init__(rows, columns)
 
-    def index(self) -> None:
-        """The cursor goes down; at the bottom everything goes up."""
-        top, bottom = self.margins or (0, self.lines - 1)
-        if top == 0 and self.cursor.y == bottom:
-            # Of `display` each line is drawn; a wide character's second cell is empty.
-            cells = self.buffer[0]
-            self._keep(["".join(cells[column].data for column in range(self.columns))])
-        super().index()
+    def left(self, rows: list[Row]) -> None:
+        """Whoever looked has read them."""
+        self._keep(for_each(line_of, rows))
 
-    def erase_in_display(self, how: int = 0, *others: Any, **more: Any) -> None:  # noqa: ANN401 -- as pyte's
-        """Of a screen that is wiped a person has read what stood there."""
-        if how in WHOLE_SCREEN:
-            self._keep(trimmed(self.display))
-        super().erase_in_display(how, *others, **more)
+    def wiped(self, rows: list[Row]) -> None:
+        """Whoever looked has read what stood there."""
+        self._keep(trimmed(for_each(line_of, rows)))
 
 
 class _Paper(Canvas):
     def __init__(self, rows: int, columns: int) -> None:
-        self.lines: list[str] = []
+        self._kept = bytearray()
         super().__init__(rows, columns)
 
-    def _make(self, rows: int, columns: int) -> pyte.Screen:
-        return _Scroll(columns, rows, self._keep)
+    def _make(self, rows: int, columns: int) -> Grid:
+        return _Scroll(rows, columns, self._keep)
 
     def _keep(self, lines: list[str]) -> None:
-        self.lines += [inert(line).rstrip(" ") for line in lines]
+        self._kept += "".join(f"{line}\n" for line in lines).encode()
 
     def text(self) -> str:
-        lines = [*self.lines, *trimmed(self.view().lines)]
-        return "".join(f"{line}\n" for line in lines)
+        self._keep(trimmed(self.view().lines))
+        return self._kept.decode()
 
 
 def trimmed(lines: Iterable[str]) -> list[str]:
     """Without the empty ones at the end."""
-    found = [line.rstrip(" ") for line in lines]
+    found = list(lines)
     while found and not found[-1]:
         found.pop()
     return found
