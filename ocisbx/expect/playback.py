@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx.errors import ConfigError
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
     from ocisbx.expect.grid import Row
 
+# The text is about as long as what was shown, but a few bytes may move the cursor far, or fill the
+# screen. It may be longer by so much, which is memory.
+MAX_DRAWN_BYTES = 64 << 20
+_SIZE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})")
 # The end of the year 9999.
 LAST_S = 253_402_300_799
 
@@ -38,6 +43,8 @@ class Playback(NamedTuple):
     duration_s: float
     text: str
     """Every line that scrolled away or was wiped off, and what stood there at the end."""
+    text_truncated: bool
+    """Whether the text lacks its beginning: it was MAX_DRAWN_BYTES longer than what was shown."""
     typed: tuple[Typed, ...]
 
 
@@ -60,6 +67,7 @@ class _Scroll(Grid):
 class _Paper(Canvas):
     def __init__(self, rows: int, columns: int) -> None:
         self._kept = bytearray()
+        self.is_cut = False
         super().__init__(rows, columns)
 
     def _make(self, rows: int, columns: int) -> Grid:
@@ -67,6 +75,10 @@ class _Paper(Canvas):
 
     def _keep(self, lines: list[str]) -> None:
         self._kept += "".join(f"{line}\n" for line in lines).encode()
+        surplus = len(self._kept) - self.fed_bytes - MAX_DRAWN_BYTES
+        if surplus > 0:
+            self.is_cut = True
+            del self._kept[: self._kept.find(b"\n", surplus - 1) + 1]
 
     def text(self) -> str:
         self._keep(trimmed(self.view().lines))
@@ -112,6 +124,7 @@ def play(lines: Iterable[bytes], name: str) -> Playback:
         started_at_s=began if isinstance(began, int) and 0 <= began <= LAST_S else None,
         duration_s=at_s,
         text=paper.text(),
+        text_truncated=paper.is_cut,
         typed=tuple(typed),
     )
 
@@ -132,10 +145,10 @@ def _event(line: bytes, place: str) -> tuple[float, str, str]:
 
 
 def _size(text: str, place: str) -> tuple[int, int]:
-    columns, _, rows = text.partition("x")
-    if not (columns.isdecimal() and rows.isdecimal()):
+    found = _SIZE.fullmatch(text)
+    if not found:
         raise ConfigError(f"{place}: {show(text)} is no size", why="expected COLUMNSxROWS")
-    return check_size(int(rows), int(columns))
+    return check_size(int(found[2]), int(found[1]))
 
 
 def _json(line: bytes, place: str) -> Any:  # noqa: ANN401 -- whatever stands there
