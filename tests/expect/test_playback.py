@@ -119,6 +119,17 @@ def test_little_output_makes_little_text() -> None:
     assert not played([1, "o", "x\r\n" * 50_000]).text_truncated
 
 
+def test_the_verb_says_what_it_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cast"
+    header = {**HEADER, "width": 4000, "height": 50}
+    shown = [1, "o", "\x1b#8\x1b[2J" * 400]
+    path.write_text("".join(json.dumps(line) + "\n" for line in (header, shown)))
+    assert carry_out(["transcript", str(path)]) == 0
+    found = capfd.readouterr()
+    assert len(found.out) < MAX_DRAWN_BYTES * 1.1
+    assert found.err == "ocisbx: the text begins later: it is far longer than what was shown\n"
+
+
 @given(st.lists(st.text(max_size=40), max_size=5))
 def test_nothing_that_was_shown_steers(shown: list[str]) -> None:
     text = played(*([0.1, "o", piece] for piece in shown)).text
