@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.cli.options import JSON, Option, Syntax, parse, wants_help
-from ocisbx.cli.output import printable, put, put_json
+from ocisbx.cli.output import printable, put, put_json, say
 from ocisbx.cli.progress import Progress
 from ocisbx.errors import ConfigError
 from ocisbx.values import show, utc_text
@@ -44,11 +44,13 @@ def transcript_main(arguments: list[str]) -> int:
             put(f"{at_s:12.3f}  {HIDDEN if text is None else printable(text)}\n")
     else:
         put(played.text)
+        if played.text_truncated:
+            say("ocisbx: the text begins later: it is far longer than what was shown")
     return 0
 
 
 def _play(path: str) -> Playback:
-    # pyte, for those who look at a screen.
+    # pyte and wcwidth, for those who look at a screen.
     from ocisbx.expect.playback import play  # noqa: PLC0415 -- see above
 
     name = show(path).strip("'")
@@ -68,5 +70,6 @@ def _document(played: Playback) -> dict[str, Any]:
         "started_at": started,
         "duration_s": played.duration_s,
         "text": played.text,
+        "text_truncated": played.text_truncated,
         "typed": [{"at_s": at_s, "text": text} for at_s, text in played.typed],
     }

@@ -126,7 +126,8 @@ class _Face:
         return self.spawn.buffer
 
     def screen(self, *, colours: bool = False) -> View:
-        """What a person would see now, drawn from the last MiB of the output."""
+        """What a person would see now, drawn from the last MiB of the output; of a terminal that is
+        huge, a part."""
         self.spawn.absorb()
         return self._draw().view(colours=colours)
 

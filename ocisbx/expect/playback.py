@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyte
-
 from ocisbx.errors import ConfigError
-from ocisbx.expect.screen import Canvas, inert
+from ocisbx.expect.grid import Grid, for_each
+from ocisbx.expect.screen import Canvas, line_of
 from ocisbx.terminal.device import check_size
 from ocisbx.terminal.transcript import HIDDEN
 from ocisbx.values import show
@@ -16,8 +16,12 @@ from ocisbx.values import show
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# ED (ECMA-48): of the whole screen, and with it of what has scrolled off.
-WHOLE_SCREEN = (2, 3)
+    from ocisbx.expect.grid import Row
+
+# The text is about as long as what was shown, but a few bytes may move the cursor far, or fill the
+# screen. It may be longer by so much, which is memory.
+MAX_DRAWN_BYTES = 64 << 20
+_SIZE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})")
 # The end of the year 9999.
 LAST_S = 253_402_300_799
 
@@ -39,51 +43,51 @@ class Playback(NamedTuple):
     duration_s: float
     text: str
     """Every line that scrolled away or was wiped off, and what stood there at the end."""
+    text_truncated: bool
+    """Whether the text lacks its beginning: it was MAX_DRAWN_BYTES longer than what was shown."""
     typed: tuple[Typed, ...]
 
 
-class _Scroll(pyte.Screen):
+class _Scroll(Grid):
     """A screen whose lines are kept when they leave it."""
 
-    def __init__(self, columns: int, rows: int, keep: Callable[[list[str]], None]) -> None:
+    def __init__(self, rows: int, columns: int, keep: Callable[[list[str]], None]) -> None:
         self._keep = keep
-        super().__init__(columns, rows)
+        super().__init__(rows, columns)
 
-    def index(self) -> None:
-        """The cursor goes down; at the bottom everything goes up."""
-        top, bottom = self.margins or (0, self.lines - 1)
-        if top == 0 and self.cursor.y == bottom:
-            # Of `display` each line is drawn; a wide character's second cell is empty.
-            cells = self.buffer[0]
-            self._keep(["".join(cells[column].data for column in range(self.columns))])
-        super().index()
+    def left(self, rows: list[Row]) -> None:
+        """Whoever looked has read them."""
+        self._keep(for_each(line_of, rows))
 
-    def erase_in_display(self, how: int = 0, *others: Any, **more: Any) -> None:  # noqa: ANN401 -- as pyte's
-        """Of a screen that is wiped a person has read what stood there."""
-        if how in WHOLE_SCREEN:
-            self._keep(trimmed(self.display))
-        super().erase_in_display(how, *others, **more)
+    def wiped(self, rows: list[Row]) -> None:
+        """Whoever looked has read what stood there."""
+        self._keep(trimmed(for_each(line_of, rows)))
 
 
 class _Paper(Canvas):
     def __init__(self, rows: int, columns: int) -> None:
-        self.lines: list[str] = []
+        self._kept = bytearray()
+        self.is_cut = False
         super().__init__(rows, columns)
 
-    def _make(self, rows: int, columns: int) -> pyte.Screen:
-        return _Scroll(columns, rows, self._keep)
+    def _make(self, rows: int, columns: int) -> Grid:
+        return _Scroll(rows, columns, self._keep)
 
     def _keep(self, lines: list[str]) -> None:
-        self.lines += [inert(line).rstrip(" ") for line in lines]
+        self._kept += "".join(f"{line}\n" for line in lines).encode()
+        surplus = len(self._kept) - self.fed_bytes - MAX_DRAWN_BYTES
+        if surplus > 0:
+            self.is_cut = True
+            del self._kept[: self._kept.find(b"\n", surplus - 1) + 1]
 
     def text(self) -> str:
-        lines = [*self.lines, *trimmed(self.view().lines)]
-        return "".join(f"{line}\n" for line in lines)
+        self._keep(trimmed(self.view().lines))
+        return self._kept.decode()
 
 
 def trimmed(lines: Iterable[str]) -> list[str]:
     """Without the empty ones at the end."""
-    found = [line.rstrip(" ") for line in lines]
+    found = list(lines)
     while found and not found[-1]:
         found.pop()
     return found
@@ -120,6 +124,7 @@ def play(lines: Iterable[bytes], name: str) -> Playback:
         started_at_s=began if isinstance(began, int) and 0 <= began <= LAST_S else None,
         duration_s=at_s,
         text=paper.text(),
+        text_truncated=paper.is_cut,
         typed=tuple(typed),
     )
 
@@ -140,10 +145,10 @@ def _event(line: bytes, place: str) -> tuple[float, str, str]:
 
 
 def _size(text: str, place: str) -> tuple[int, int]:
-    columns, _, rows = text.partition("x")
-    if not (columns.isdecimal() and rows.isdecimal()):
+    found = _SIZE.fullmatch(text)
+    if not found:
         raise ConfigError(f"{place}: {show(text)} is no size", why="expected COLUMNSxROWS")
-    return check_size(int(rows), int(columns))
+    return check_size(int(found[2]), int(found[1]))
 
 
 def _json(line: bytes, place: str) -> Any:  # noqa: ANN401 -- whatever stands there

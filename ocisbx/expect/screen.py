@@ -1,15 +1,18 @@
-"""The screen that a person would see, drawn by PyPI's pyte from the last output."""
+"""The screen that a person would see, drawn from the last output."""
 
 from __future__ import annotations
 
-import codecs
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pyte
+from ocisbx.expect.grid import Grid, drawn_size, for_each, seen
+from ocisbx.expect.sequences import Sequences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ocisbx.expect.grid import Row
+    from ocisbx.expect.looks import Cell
 
 REPLACEMENT = "\ufffd"
 
@@ -50,83 +53,71 @@ class View(NamedTuple):
         return "\n".join(self.lines)
 
 
-class _Stream(pyte.Stream):
-    """UTF-8 in which a program may still choose VT100's line graphics, as curses does: what pyte
-    takes for UTF-8 shows a frame as `lqqk`, where terminals show lines."""
-
-    def __init__(self, screen: pyte.Screen) -> None:
-        super().__init__(screen)
-        self.use_utf8 = False
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def feed_bytes(self, data: bytes) -> None:
-        """Draw what these complete; half a character waits."""
-        self.feed(self._decoder.decode(data))
-
-
 class Canvas:
-    """Draws bytes as they come; `feed` and `view` may be called in any order."""
+    """Draws bytes as they come; `feed` and `view` may be called in any order.
+
+    Of a larger terminal what fits into MAX_ROWS, MAX_COLUMNS and MAX_CELLS of the grid is drawn.
+    """
 
     def __init__(self, rows: int, columns: int) -> None:
-        self._size = (rows, columns)
-        self._screen = self._make(rows, columns)
-        self._stream = _Stream(self._screen)
         self.fed_bytes = 0
         """How much of the program's output is drawn, or was lost before it could be."""
+        self._grid = self._make(*drawn_size(rows, columns))
+        self._sequences = Sequences(self._grid)
 
-    def _make(self, rows: int, columns: int) -> pyte.Screen:
-        return pyte.Screen(columns, rows)
+    def _make(self, rows: int, columns: int) -> Grid:
+        return Grid(rows, columns)
 
     def resize(self, rows: int, columns: int) -> None:
         """A new size, as the terminal has it."""
-        self._size = (rows, columns)
-        if self._size != (self._screen.lines, self._screen.columns):
-            self._screen.resize(rows, columns)
+        size = drawn_size(rows, columns)
+        if size != (self._grid.lines, self._grid.columns):
+            self._grid.resize(*size)
 
     def restart(self) -> None:
         """Forget what is drawn: output in between is lost."""
-        self._screen.reset()
-        self._stream = _Stream(self._screen)
+        self._grid.reset()
+        self._sequences = Sequences(self._grid)
 
     def feed(self, data: bytes) -> None:
-        """Draw what a program printed; nothing that it prints can make this fail."""
+        """Draw what a program printed; nothing that it prints can make this fail, or take longer
+        than its length allows."""
         self.fed_bytes += len(data)
-        try:
-            self._stream.feed_bytes(data)
-        except Exception:  # noqa: BLE001 -- pyte 0.8 trips over some sequences, as over long numbers
-            # Drawn up to there; what follows is drawn from a fresh state of the parser.
-            self._stream = _Stream(self._screen)
-        # A program can ask for 132 columns (DECCOLM), which terminals refuse to give.
-        self.resize(*self._size)
+        self._sequences.feed(data)
 
     def view(self, *, colours: bool = False) -> View:
         """The screen as it stands."""
-        screen = self._screen
+        grid = self._grid
         return View(
-            rows=screen.lines,
-            columns=screen.columns,
-            lines=tuple(inert(line).rstrip(" ") for line in screen.display),
-            cursor=(screen.cursor.y, min(screen.cursor.x, screen.columns - 1)),
-            cursor_visible=not screen.cursor.hidden,
-            title=inert(screen.title),
-            runs=tuple(self._runs(row) for row in range(screen.lines)) if colours else (),
+            rows=grid.lines,
+            columns=grid.columns,
+            lines=tuple(for_each(line_of, grid.rows)),
+            cursor=(grid.y, min(grid.x, grid.columns - 1)),
+            cursor_visible=grid.is_visible,
+            title=inert(grid.title),
+            runs=tuple(for_each(self._runs, grid.rows)) if colours else (),
         )
 
-    def _runs(self, row: int) -> tuple[Run, ...]:
-        line = self._screen.buffer[row]
-        cells = [line[column] for column in range(self._screen.columns)]
+    def _runs(self, row: Row) -> tuple[Run, ...]:
+        cells = zip(seen(row), row, strict=True)
         return tuple(
-            Run("".join(inert(cell.data) for cell in group), *look)
-            for look, group in groupby(cells, _look)
+            Run(inert("".join(text for text, _ in group)), *look)
+            for look, group in groupby(cells, self._look)
         )
 
+    def _look(self, cell: tuple[str, Cell]) -> tuple[str, str, bool, bool, bool, bool]:
+        return (*cell[1][1:-1], cell[1].reverse != self._grid.is_turned)
 
-def _look(cell: Any) -> tuple[str, str, bool, bool, bool, bool]:  # noqa: ANN401 -- pyte is untyped
-    return (cell.fg, cell.bg, cell.bold, cell.italics, cell.underscore, cell.reverse)
+
+def line_of(row: Row) -> str:
+    """What a row says, without the blanks at its end."""
+    return inert("".join(seen(row))).rstrip(" ")
 
 
 def inert(text: str) -> str:
     """The text, in which nothing steers a terminal."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else REPLACEMENT for c in text)
 
 

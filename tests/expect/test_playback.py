@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ocisbx.cli import carry_out
 from ocisbx.errors import ConfigError
-from ocisbx.expect.playback import Playback, play
+from ocisbx.expect.playback import MAX_DRAWN_BYTES, Playback, play
 from ocisbx.terminal.device import Size
 from ocisbx.terminal.transcript import Transcript
 
@@ -38,6 +38,10 @@ def played(*events: list[Any], header: dict[str, Any] = HEADER) -> Playback:
         ("abc\b\bX", "aXc\n"),
         ("x" * 25, f"{'x' * 20}\n{'x' * 5}\n"),
         ("\u5bbf\u547d", "\u5bbf\u547d\n"),
+        ("first\x1bcsecond", "first\nsecond\n"),
+        ("a\r\n\r\nb\x1b[2S", "a\n\nb\n"),
+        # Half a wide character is none.
+        ("\u5bbf\u547d\ra\x1b[2J\x1b[Hend", "a \u547d\nend\n"),
         # Only a part of the screen scrolls: what leaves it was not the first line.
         ("top\x1b[2;4r\x1b[4;1Ha\r\nb", "top\n\na\nb\n"),
     ],
@@ -82,6 +86,9 @@ def test_a_cut_last_line_is_left_out() -> None:
             [GOOD, b'[1,"r","9"]\n'],
             "a.cast:2: '9' is no size",
         ),
+        ([GOOD, b'[1,"r","%sx24"]\n' % (b"9" * 5000)], "is no size"),
+        ([GOOD, b'[1,"r","99999x24"]\n'], "99999 is not a terminal's number of columns"),
+        ([GOOD, '[1,"r","\u0663x\u0663"]\n'.encode()], "is no size"),
         ([b"[" * 100_000 + b"\n"], "a.cast:1: not JSON"),
     ],
 )
@@ -89,6 +96,38 @@ def test_what_is_none_is_refused(lines: list[bytes], words: str) -> None:
     with pytest.raises(ConfigError) as told:
         play(lines, "a.cast")
     assert words in str(told.value)
+
+
+def test_a_smaller_terminal_loses_no_line() -> None:
+    """As when a window is made smaller, and larger again."""
+    lines = "".join(f"{n}\r\n" for n in range(3))
+    events = ([1, "o", lines], [2, "r", "20x2"], [3, "r", "20x9"], [4, "o", "end"])
+    assert played(*events).text == "0\n1\n2\nend\n"
+    assert played([1, "o", "$ "], [2, "r", "20x2"], [3, "o", "ls"]).text == "$ ls\n"
+    assert played([1, "o", "a\r\n\r\n\r\nb"], [2, "r", "20x1"]).text == "a\n\n\nb\n"
+
+
+def test_little_output_makes_little_text() -> None:
+    """Seven bytes may fill a screen, of any size."""
+    header = {**HEADER, "width": 65535, "height": 65535}
+    found = played([1, "o", "\x1b#8\x1b[2J" * 1000], [2, "o", "end"], header=header)
+    assert found.text_truncated
+    assert MAX_DRAWN_BYTES * 0.9 < len(found.text) <= MAX_DRAWN_BYTES * 1.1
+    assert found.text[:80] == "E" * 80
+    assert found.text[-6:] == "E\nend\n"
+    assert (found.rows, found.columns) == (65535, 65535)
+    assert not played([1, "o", "x\r\n" * 50_000]).text_truncated
+
+
+def test_the_verb_says_what_it_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cast"
+    header = {**HEADER, "width": 4000, "height": 50}
+    shown = [1, "o", "\x1b#8\x1b[2J" * 400]
+    path.write_text("".join(json.dumps(line) + "\n" for line in (header, shown)))
+    assert carry_out(["transcript", str(path)]) == 0
+    found = capfd.readouterr()
+    assert len(found.out) < MAX_DRAWN_BYTES * 1.1
+    assert found.err == "ocisbx: the text begins later: it is far longer than what was shown\n"
 
 
 @given(st.lists(st.text(max_size=40), max_size=5))
@@ -112,6 +151,7 @@ def test_the_verb(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         "started_at": "1970-01-01T00:00:00.000+00:00",
         "duration_s": 2.0,
         "text": "name?\n",
+        "text_truncated": False,
         "typed": [{"at_s": 1.25, "text": "Ada\n"}, {"at_s": 2.0, "text": None}],
     }
     assert carry_out(["transcript", str(tmp_path / "none")]) == 125
