@@ -286,7 +286,7 @@ class Supervision:
             cgroup = "" if box is None else box.path
             try:
                 orders = self._execution.share_init()
-            except OSError:
+            except ConnectionError:
                 answer({"error": error_document(self._refusal("has ended"))})
                 return
             answer({"ok": {"plan": plan, "cgroup": cgroup}}, orders)
