@@ -199,7 +199,7 @@ class Sandbox:
         from ocisbx.spawned import spawn_plan  # noqa: PLC0415 -- for terminals only
         from ocisbx.terminal.device import check_size  # noqa: PLC0415 -- as above
         from ocisbx.terminal.terminal import ContainerTerminal  # noqa: PLC0415 -- as above
-        from ocisbx.terminal.transcript import Transcript  # noqa: PLC0415 -- as above
+        from ocisbx.terminal.transcript import Transcript, make_file  # noqa: PLC0415 -- as above
 
         call = self._call(command, shell=shell, name=name)
         checked = check_size(*size)
@@ -209,7 +209,7 @@ class Sandbox:
         if terminals is None:
             terminals = self._terminals = Sandbox(self.config, terminal=True)
         plan = terminals.resolve()
-        told = None if transcript is None else Transcript(transcript, checked, call.term)
+        told = None if transcript is None else Transcript(make_file(transcript), checked, call.term)
         try:
             program = spawn_plan(
                 plan,
@@ -219,9 +219,9 @@ class Sandbox:
                 renewal=terminals.renewal(),
             )
         except BaseException:
-            if told is not None:
+            if told is not None and transcript is not None:
                 told.close()
-                os.unlink(told.path)
+                os.unlink(transcript)
             raise
         return ContainerTerminal(program, told)
 

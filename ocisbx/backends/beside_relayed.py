@@ -25,6 +25,11 @@ END_OF_FILE = b"\x04"
 class RelayedFeeder(TerminalFeeder):
     """Types through the socket."""
 
+    def _hides_input(self, fd: int) -> bool:
+        # Nobody here can ask: so all that is typed may be a password.
+        del fd
+        return True
+
     def _end_of_file(self) -> bytes:
         return END_OF_FILE
 
@@ -39,7 +44,7 @@ class RelayedStdio(TerminalStdio):
         self.attach(ours.detach())
 
     def _feed(self, source: bytes | int) -> RelayedFeeder:
-        return RelayedFeeder(os.dup(self.controller_fd), source, None)
+        return RelayedFeeder(os.dup(self.controller_fd), source, self._call.recorder)
 
     def _set_first_size(self) -> None:
         # Over the channel, when there is one.
@@ -54,5 +59,5 @@ class SideRelayedExecution(OnTerminal, SideExecution):
         self._init.let_start()
         super()._set_off()
 
-    def _set_size(self, size: Size) -> None:
+    def _put_size(self, size: Size) -> None:
         self._init.resize(*size)

@@ -73,7 +73,7 @@ class TerminalFeeder(InputFeeder):
 
     def _put(self, fd: int, data: memoryview) -> int:
         # Before: what is typed may change it.
-        hidden = self._recorder is not None and get_modes(fd).hides_input
+        hidden = self._recorder is not None and self._hides_input(fd)
         written = write_some(fd, data)
         if written is None:
             raise BrokenPipeError
@@ -83,6 +83,10 @@ class TerminalFeeder(InputFeeder):
             raise BlockingIOError
         self._last = bytes(data[:written])[-1:] or self._last
         return written
+
+    def _hides_input(self, fd: int) -> bool:
+        """Whether what is typed now is not shown, a password."""
+        return get_modes(fd).hides_input
 
     def _end(self) -> None:
         if self._ended or self._fd is None:
@@ -199,9 +203,12 @@ class OnTerminal(Driven):
 
     def _set_size(self, size: Size) -> None:
         if self.terminal.controller_fd >= 0 and self.verdict is None:
-            set_size(self.terminal.controller_fd, size)
+            self._put_size(size)
             if self._call.recorder is not None:
                 self._call.recorder.resized(size)
+
+    def _put_size(self, size: Size) -> None:
+        set_size(self.terminal.controller_fd, size)
 
 
 class TerminalExecution(OnTerminal, OciExecution):

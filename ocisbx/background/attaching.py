@@ -15,13 +15,14 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.background import frames
-from ocisbx.errors import InvalidState
-from ocisbx.terminal.device import SIZE_MAX, Size
+from ocisbx.errors import InvalidState, TerminalError
+from ocisbx.terminal.device import SIZE_MAX, Size, get_modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ocisbx.background.control import Events
+    from ocisbx.terminal.transcript import Recorder
 
 MAX_ATTACHED = 32
 # For one who does not read, besides what the socket holds.
@@ -39,6 +40,7 @@ class Attachments:
     def __init__(self, events: Events, picture: Callable[[], bytes] = bytes) -> None:
         """`picture`: what shows the screen to who comes to a program that fills it."""
         self._events = events
+        self._transcript: Recorder | None = None
         self._picture = picture
         self._all: set[_Attached] = set()
         self._input_fd = -1
@@ -47,6 +49,10 @@ class Attachments:
         self._size: Size | None = None
         self._on_size: Callable[[Size], None] | None = None
         self._on_left: Callable[[], None] = lambda: None
+
+    def record(self, transcript: Recorder) -> None:
+        """Have it told all that we are, and what those who are attached type at the terminal."""
+        self._transcript = transcript
 
     def open(
         self,
@@ -93,6 +99,8 @@ class Attachments:
     def shown(self, data: bytes | memoryview) -> None:
         """The program printed this."""
         data = bytes(data)
+        if self._transcript is not None:
+            self._transcript.shown(data)
         _, newline, rest = data.rpartition(b"\n")
         line = rest if newline else self._line + rest
         # Of a longer one, a picture perhaps, a part would show nothing.
@@ -101,10 +109,14 @@ class Attachments:
             attached.show(data)
 
     def typed(self, data: bytes | memoryview, *, hidden: bool) -> None:
-        """Nobody is told."""
+        """By somebody who is not attached; none of those who are is told."""
+        if self._transcript is not None:
+            self._transcript.typed(data, hidden=hidden)
 
     def resized(self, size: Size) -> None:
-        """Nobody is told."""
+        """None of those who are attached is told."""
+        if self._transcript is not None:
+            self._transcript.resized(size)
 
     # -------------------------------------------------------------------------------- the end
     def close(self, why: str = "") -> None:
@@ -162,14 +174,23 @@ class Attachments:
         """Type as much as goes; the rest."""
         try:
             while data and self._input_fd >= 0:
-                data = data[os.write(self._input_fd, data) :]
+                data = data[self._write(data) :]
         except BlockingIOError:
             self._watch_input(wanted=True)
             return data
-        except OSError:
+        except (OSError, TerminalError):
             # Nobody reads there any more.
             return data[:0]
         return data[:0]
+
+    def _write(self, data: memoryview) -> int:
+        if self._transcript is None:
+            return os.write(self._input_fd, data)
+        # Before: what is typed may change it.
+        hidden = get_modes(self._input_fd).hides_input
+        size = os.write(self._input_fd, data)
+        self._transcript.typed(data[:size], hidden=hidden)
+        return size
 
     def _watch_input(self, *, wanted: bool) -> None:
         if wanted is self._is_watched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,7 +10,7 @@ from ocisbx.background.attached import Attached
 from ocisbx.background.attaching import Attachments
 from ocisbx.background.control import Control, Events
 from ocisbx.background.packets import error_document
-from ocisbx.errors import InvalidState
+from ocisbx.errors import InvalidState, OcisbxError
 from ocisbx.expect.screen import last_bytes
 from ocisbx.terminal.device import DEFAULT_SIZE, READ_BYTES, get_size
 
@@ -33,24 +34,36 @@ class Attending:
     """
 
     def __init__(self, terminal: Terminal, handle: Handle) -> None:
-        """Raises OcisbxError: there is no place for the socket."""
+        """Raises OcisbxError: there is no place for the socket, or no descriptor is left."""
         self._terminal = terminal
         self._raw = terminal.raw
         self._handle = handle
         self._why = ""
-        self._events = Events()
-        self._people = Attachments(self._events, lambda: paint(terminal.screen()))
         size = get_size(self._raw.fileno())
         # The program may have set what no terminal can be given back.
         self._size = size if all(size) else DEFAULT_SIZE
         try:
+            self._open()
+        except OSError as error:
+            raise OcisbxError(
+                "nobody can be brought to the terminal",
+                why=f"this process cannot open what that takes: {error.strerror or error}",
+                remedy="raise `ulimit -n`, or free some of its descriptors",
+            ) from error
+
+    def _open(self) -> None:
+        """Be there for who comes. Raises OSError, OcisbxError: nothing is left open."""
+        terminal = self._terminal
+        with contextlib.ExitStack() as stack:
+            self._events = Events()
+            stack.callback(self._events.close)
+            self._people = Attachments(self._events, lambda: paint(terminal.screen()))
+            self._people.shown(last_bytes(terminal.spawn.tail, RECENT_BYTES))
+            self._people.open(os.dup(self._raw.fileno()), self._resize, self._on_left)
+            stack.callback(self._people.close)
+            self._events.watch(self._raw.fileno(), self._read)
             self._control = Control(terminal.id, self._events, self._answer)
-        except BaseException:
-            self._events.close()
-            raise
-        self._people.shown(last_bytes(terminal.spawn.tail, RECENT_BYTES))
-        self._people.open(os.dup(self._raw.fileno()), self._resize, self._on_left)
-        self._events.watch(self._raw.fileno(), self._read)
+            stack.pop_all()
 
     def __enter__(self) -> Self:
         return self

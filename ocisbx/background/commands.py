@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import time
@@ -25,6 +26,7 @@ from ocisbx.errors import (
     TerminalError,
     Unsupported,
 )
+from ocisbx.init.protocol import Stage
 from ocisbx.outcome import STAGES, Reason
 from ocisbx.plan import Plan
 from ocisbx.quirks import find_quirks
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ocisbx.backends.base import Call
+    from ocisbx.outcome import StartFailure
     from ocisbx.result import RunResult
     from ocisbx.spawned import Spawned
 
@@ -42,8 +45,14 @@ if TYPE_CHECKING:
 REFUSALS: dict[int, tuple[type[OcisbxError], str]] = {
     1: (RuntimeFailed, "end what runs there, or allow more processes: limits.pids"),
     3: (ConfigError, "give a directory that is there, inside"),
-    6: (ConfigError, "leave the user out, or give the container the right to change ids"),
+    6: (ConfigError, "leave -u out, or start the container with --user {user}"),
     7: (TerminalError, "it needs /dev/ptmx in the container, and Linux 4.13"),
+}
+# Why a command cannot become another user.
+USERS = {
+    errno.EPERM: "the container has not the right to change ids: that takes other ids that are "
+    "mapped, and the capabilities SETUID and SETGID",
+    errno.EINVAL: "no such id is mapped into the container",
 }
 
 
@@ -160,11 +169,7 @@ class Orders:
             raise execution.wrong
         refused = execution.refused_at
         if refused is not None and refused.stage in REFUSALS:
-            kind, remedy = REFUSALS[refused.stage]
-            what = STAGES[refused.stage]
-            if call.workdir and "directory" in what:
-                what = what.replace("directory", f"directory {show(call.workdir)}")
-            raise kind(what, why=os.strerror(refused.errno), remedy=remedy)
+            raise _refusal(refused, call)
         if not execution.was_cut_off:
             return
         if self._has_ended():
@@ -199,6 +204,18 @@ class Orders:
             execution.close()
             raise
         return execution
+
+
+def _refusal(refused: StartFailure, call: Call) -> OcisbxError:
+    kind, remedy = REFUSALS[refused.stage]
+    what, why = STAGES[refused.stage], os.strerror(refused.errno)
+    if call.workdir and "directory" in what:
+        what = what.replace("directory", f"directory {show(call.workdir)}")
+    if call.user and refused.stage == Stage.USER:
+        user = "{}:{}".format(*call.user)
+        what, remedy = f"the command cannot become user {user}", remedy.format(user=user)
+        why = USERS.get(refused.errno, why)
+    return kind(what, why=why, remedy=remedy)
 
 
 def _relays(plan: Plan) -> bool:

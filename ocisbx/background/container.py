@@ -14,7 +14,7 @@ from ocisbx.backends.names import release_name
 from ocisbx.background.commands import Orders
 from ocisbx.background.ending import read_ending, result_in
 from ocisbx.background.leftovers import forget_control
-from ocisbx.background.packets import ask, connect, error_of
+from ocisbx.background.packets import ask, connect, error_of, hear
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.record import State, read_record, read_records
 from ocisbx.calls import given_call
@@ -285,7 +285,9 @@ class Container:
             poller = select.poll()
             poller.register(connection, select.POLLIN)
             limit_s = LOOK_S if timeout_s is None else min(LOOK_S, timeout_s)
-            poller.poll(limit_s * 1000 + 1)
+            if poller.poll(limit_s * 1000 + 1) and hear(connection)[0]:
+                # It has no descriptor to keep us with: nobody can be told of the end.
+                time.sleep(limit_s)
 
     def _await_end(self) -> State:
         """The state once its supervisor has ended. Raises InvalidState: it does not."""

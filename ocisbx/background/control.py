@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -18,7 +19,7 @@ from ocisbx.background.packets import (
     peer_uid,
 )
 from ocisbx.bundle.owner import draft_name
-from ocisbx.errors import OcisbxError
+from ocisbx.errors import InvalidState, OcisbxError
 from ocisbx.places import ensure, find_places
 from ocisbx.probe.processes import pid_namespace, start_time
 
@@ -81,42 +82,73 @@ class Control:
         self._events = events
         self._handle = handle
         self._clients: set[socket.socket] = set()
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        directory = os.open(find_places().controls, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        # For one who comes when none is left.
+        self._spare_fd = -1
         try:
-            pid = os.getpid()
-            draft = draft_name(pid, start_time(pid) or 0, pid_namespace(), container_id)
-            self._listener.bind(control_address(directory, draft))
-            os.chmod(draft, 0o600, dir_fd=directory)
-            self._listener.listen(MAX_CLIENTS)
-            # By its own name it is one that listens, or one whose supervisor is dead.
-            os.rename(draft, container_id, src_dir_fd=directory, dst_dir_fd=directory)
+            self._spare_fd = _open_spare()
+            self._listener = self._bind(container_id)
         except OSError as error:
-            self._listener.close()
+            if self._spare_fd >= 0:
+                os.close(self._spare_fd)
             raise OcisbxError(
                 f"the control socket {self._path} cannot be made", why=error.strerror or ""
             ) from error
-        finally:
-            os.close(directory)
-        self._listen()
 
-    def _listen(self) -> None:
-        self._events.watch(self._listener.fileno(), self._accept)
+    def _bind(self, container_id: str) -> socket.socket:
+        """Listen there. Raises OSError: nothing is left open."""
+        pid = os.getpid()
+        draft = draft_name(pid, start_time(pid) or 0, pid_namespace(), container_id)
+        with contextlib.ExitStack() as directory_only, contextlib.ExitStack() as stack:
+            directory = os.open(find_places().controls, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            directory_only.callback(os.close, directory)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+            stack.callback(listener.close)
+            listener.bind(control_address(directory, draft))
+            stack.callback(os.unlink, draft, dir_fd=directory)
+            os.chmod(draft, 0o600, dir_fd=directory)
+            listener.listen(MAX_CLIENTS)
+            self._events.watch(listener.fileno(), self._accept)
+            stack.callback(self._events.forget, listener.fileno())
+            # By its own name it is one that listens, or one whose supervisor is dead.
+            os.rename(draft, container_id, src_dir_fd=directory, dst_dir_fd=directory)
+            stack.pop_all()
+        return listener
 
     def _accept(self) -> None:
         try:
             client, _ = self._listener.accept()
-        except OSError:
-            # Gone again, or no descriptor is left: the next turn tries again.
+        except OSError as error:
+            # Else they are gone again.
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._refuse_one(error)
             return
         client.settimeout(0)
         if peer_uid(client) not in (os.geteuid(), 0):
             client.close()
             return
+        try:
+            self._events.watch(client.fileno(), lambda: self._receive(client))
+        except OSError as error:
+            _refuse(client, error)
+            return
         self._clients.add(client)
-        self._events.watch(client.fileno(), lambda: self._receive(client))
         if len(self._clients) >= MAX_CLIENTS:
             self._events.forget(self._listener.fileno())
+
+    def _refuse_one(self, error: OSError) -> None:
+        """Who waits to be accepted would wake us again and again, and never hear why."""
+        if self._spare_fd >= 0:
+            os.close(self._spare_fd)
+        try:
+            client, _ = self._listener.accept()
+        except OSError:
+            return
+        else:
+            _refuse(client, error)
+        finally:
+            self._spare_fd = -1
+            with contextlib.suppress(OSError):
+                self._spare_fd = _open_spare()
 
     def _receive(self, client: socket.socket) -> None:
         try:
@@ -140,6 +172,9 @@ class Control:
             self._handle(verb, members, answer)
         except PacketError as error:
             answer({"error": error_document(error)})
+        except OSError as error:
+            # What one who asks cannot have is no matter of the container's.
+            answer({"error": error_document(_shortage(error))})
 
     def _drop(self, client: socket.socket) -> None:
         full = len(self._clients) >= MAX_CLIENTS
@@ -147,13 +182,36 @@ class Control:
         self._clients.discard(client)
         client.close()
         if full:
-            self._listen()
+            self._events.watch(self._listener.fileno(), self._accept)
 
     def close(self) -> None:
         """Nobody new can come, then everybody hears the end."""
         with contextlib.suppress(OSError):
             os.unlink(self._path)
         self._listener.close()
+        if self._spare_fd >= 0:
+            os.close(self._spare_fd)
+            self._spare_fd = -1
         for client in self._clients:
             client.close()
         self._clients.clear()
+
+
+def _open_spare() -> int:
+    return os.open(os.devnull, os.O_PATH | os.O_CLOEXEC)
+
+
+def _refuse(client: socket.socket, error: OSError) -> None:
+    """Tell them why nobody hears them."""
+    with client, contextlib.suppress(OSError):
+        client.settimeout(0)
+        if peer_uid(client) in (os.geteuid(), 0):
+            client.send(encode({"error": error_document(_shortage(error))}))
+
+
+def _shortage(error: OSError) -> InvalidState:
+    return InvalidState(
+        "its process can do no more for others now",
+        why=f"it cannot open what that takes: {error.strerror or error}",
+        remedy="raise `ulimit -n` before it is started, or let one who is attached detach",
+    )

@@ -15,6 +15,7 @@ from ocisbx.background.request import (
     CALLER_FD,
     PARENT_FD,
     STDIN_FD,
+    TRANSCRIPT_FD,
     Request,
     read_lines,
     send_request,
@@ -53,8 +54,8 @@ HOME = os.path.dirname(os.path.dirname(HERE))
 class Options(NamedTuple):
     """How a container is brought into the background. `start`: at once, else it is created only.
     `parent`: a pidfd of the process whose end ends it; `idle_s`, `lifetime_s`,
-    `parent_id`: of a session; `keyboard`: its input are those who attach; `tell` is told what takes
-    long."""
+    `parent_id`: of a session; `keyboard`: its input are those who attach; `transcript`: a file for
+    that of its terminal; `tell` is told what takes long."""
 
     start: bool
     audit: bool = True
@@ -64,6 +65,7 @@ class Options(NamedTuple):
     lifetime_s: float | None = None
     parent_id: str = ""
     keyboard: bool = False
+    transcript: int | None = None
     tell: Callable[[str], None] = lambda _: None
 
 
@@ -135,8 +137,12 @@ def _attempt(plan: Plan, call: Call, options: Options) -> str | NeverRan:
         lifetime_s=options.lifetime_s,
         parent_id=options.parent_id,
         keyboard=options.keyboard,
+        transcript=None if options.transcript is None else TRANSCRIPT_FD,
     )
-    given = {STDIN_FD: stdin, PARENT_FD: options.parent}
+    if options.transcript is not None:
+        # A supervisor before this one may have begun it.
+        os.ftruncate(options.transcript, 0)
+    given = {STDIN_FD: stdin, PARENT_FD: options.parent, TRANSCRIPT_FD: options.transcript}
     descriptors = {number: ours for number, ours in given.items() if ours is not None}
     ours, theirs = socket.socketpair()
     with ours:

@@ -6,6 +6,7 @@ A request is `{"verb": VERB, ...}` with the verb's own members; an answer `{"ok"
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -211,13 +212,12 @@ def _exchange(
     with client:
         client.settimeout(patience_s)
         try:
-            client.send(encode({"verb": verb, **members}))
-            data, given = receive(client, PACKET_BYTES, descriptors)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                client.send(encode({"verb": verb, **members}))
+            data, given = hear(client, descriptors)
         except TimeoutError as error:
             what = f"the supervisor of {container_id} has not answered for {patience_s:g} s"
             raise InvalidState(what, remedy="is it stopped? ocisbx ps tells its pid") from error
-        except (BrokenPipeError, ConnectionResetError):
-            return None
     if not data:
         return None
     answer = decode(data)
@@ -225,6 +225,17 @@ def _exchange(
         raise error_of(answer["error"])
     found = answer.get("ok")
     return found if isinstance(found, dict) else {}, given
+
+
+def hear(client: socket.socket, most: int = 0) -> tuple[bytes, list[int]]:
+    """The next packet, also from one who had hung up before it heard us; empty: there is none."""
+    for _ in range(2):
+        try:
+            return receive(client, PACKET_BYTES, most)
+        except ConnectionResetError:
+            # Told once; what was said before is still there.
+            continue
+    return b"", []
 
 
 def receive(client: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:

@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Descriptors of a supervisor: the socket to its caller, the payload's input, the pidfd of who may
-# not end before it.
+# not end before it, the file for a transcript.
 CALLER_FD: Final = 3
 STDIN_FD: Final = 4
 PARENT_FD: Final = 5
+TRANSCRIPT_FD: Final = 6
 CHUNK_BYTES: Final = 1 << 16
 
 
 class Request(NamedTuple):
-    """One container to be. `start`: at once; `stdin`, `parent`: descriptors of the supervisor's."""
+    """One container to be. `start`: at once; `stdin`, `parent`, `transcript`: descriptors of the
+    supervisor's."""
 
     id: str
     plan: Plan
@@ -46,6 +48,7 @@ class Request(NamedTuple):
     parent_id: str = ""
     # The payload's input is what those type who attach.
     keyboard: bool = False
+    transcript: int | None = None
 
     def to_json(self) -> str:
         return json.dumps(self._replace(plan=None)._asdict() | {"plan": self.plan.to_json()})  # type: ignore[arg-type]

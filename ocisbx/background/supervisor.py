@@ -176,6 +176,7 @@ class Supervision:
             start_timeout_s=request.start_timeout_s,
             recorder=self._attached if request.plan.terminal else None,
         )
+        self._begin_transcript(call.term)
         try:
             if not request.plan.holds():
                 raise InvalidState(
@@ -210,6 +211,14 @@ class Supervision:
         os.set_blocking(write_fd, False)
         self._attached.open(write_fd)
         return read_fd
+
+    def _begin_transcript(self, term: str) -> None:
+        if self._attached is None or self._request.transcript is None:
+            return
+        from ocisbx.terminal.device import DEFAULT_SIZE  # noqa: PLC0415 -- for terminals only
+        from ocisbx.terminal.transcript import Transcript  # noqa: PLC0415 -- for who wants one
+
+        self._attached.record(Transcript(self._request.transcript, DEFAULT_SIZE, term))
 
     def _open_terminal(self) -> None:
         from ocisbx.backends.terminal import TerminalExecution  # noqa: PLC0415 -- loaded by then
@@ -286,7 +295,7 @@ class Supervision:
             cgroup = "" if box is None else box.path
             try:
                 orders = self._execution.share_init()
-            except OSError:
+            except ConnectionError:
                 answer({"error": error_document(self._refusal("has ended"))})
                 return
             answer({"ok": {"plan": plan, "cgroup": cgroup}}, orders)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from ocisbx.values import check_command, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ocisbx.plan import Plan
 
 CREATE = Syntax(
     "ocisbx create [RUN OPTIONS] [--] COMMAND [ARG...]",
@@ -51,7 +54,6 @@ FOREGROUND = {
     "posture": "ocisbx inspect --posture ID tells it of a container that runs",
     "dry-run": "leave -d out: nothing is run",
     "host": "leave -d out: nothing is run",
-    "transcript": "leave -d out; ocisbx logs tells what a terminal has shown",
     "keep-bundle": "ocisbx bundle make -o DIR keeps one",
 }
 
@@ -77,7 +79,9 @@ def detach(options: Mapping[str, Any], words: list[str], began: float, *, start:
     argv = check_command(words)
     if "name" in options:
         check_name(options["name"])
-    with Interrupts(), parent_handle(options) as parent:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(Interrupts())
+        parent = stack.enter_context(parent_handle(options))
         plan = find_plan(options)
         call = make_call(options, argv, extra_environment(options))
         if keyboard:
@@ -92,6 +96,7 @@ def detach(options: Mapping[str, Any], words: list[str], began: float, *, start:
                 resolve_s=time.monotonic() - began,
                 parent=parent,
                 keyboard=keyboard,
+                transcript=_transcript(plan, options, stack),
                 tell=say,
             ),
         )
@@ -103,3 +108,14 @@ def detach(options: Mapping[str, Any], words: list[str], began: float, *, start:
     else:
         put(f"{made}\n")
     return 0
+
+
+def _transcript(plan: Plan, options: Mapping[str, Any], stack: contextlib.ExitStack) -> int | None:
+    """A descriptor, which the stack closes, for the one that is asked for."""
+    if "transcript" not in options:
+        return None
+    from ocisbx.cli.terminal import transcript_file  # noqa: PLC0415 -- for those who want one
+
+    descriptor = transcript_file(plan, options["transcript"])
+    stack.callback(os.close, descriptor)
+    return descriptor

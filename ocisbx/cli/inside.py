@@ -28,6 +28,7 @@ FURTHER = (
     Option(("-u", "--user"), "one", "UID:GID", "who it is inside"),
     Option(("-i", "--interactive"), "flag", "", "forward stdin, else it is empty"),
     Option(("-t", "--tty"), "flag", "", "a terminal; -it: at your keyboard"),
+    Option(("--transcript",), "one", "FILE", "keep what passes on it (asciicast)"),
     Option(("--timeout",), "one", "SECONDS", "then TERM, and KILL after the grace"),
     Option(("--json",), "flag", "", "print one RunResult object, and nothing else"),
 )
@@ -81,8 +82,8 @@ def carry_out(container: Container, options: Mapping[str, Any], argv: tuple[str,
         if "timeout" in options:
             timeout_s = parse_seconds(options["timeout"])
         there = orders.under(timeout_s=timeout_s, terminal=terminal)
-        if terminal:
-            result = _run_on_terminal(there, call, interrupts)
+        if terminal or "transcript" in options:
+            result = _run_on_terminal(there, call, interrupts, options.get("transcript"))
         else:
             result = there.run(call, hold=interrupts.hold)
     if capture:
@@ -92,10 +93,12 @@ def carry_out(container: Container, options: Mapping[str, Any], argv: tuple[str,
     return result.shell_exit_code
 
 
-def _run_on_terminal(orders: Orders, call: Call, interrupts: Interrupts) -> RunResult:
+def _run_on_terminal(
+    orders: Orders, call: Call, interrupts: Interrupts, transcript: str | None
+) -> RunResult:
     from ocisbx.cli.terminal import sit_down  # noqa: PLC0415 -- for terminals only
 
-    person, call, hold = sit_down(orders.plan, call, interrupts.hold, None)
+    person, call, hold = sit_down(orders.plan, call, interrupts.hold, transcript)
     with person:
         return orders.run(call, hold=hold)
 

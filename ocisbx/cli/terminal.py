@@ -8,7 +8,7 @@ from ocisbx.backends.base import Step
 from ocisbx.errors import ConfigError
 from ocisbx.terminal.device import DEFAULT_SIZE
 from ocisbx.terminal.local import STDIN, STDOUT, LocalTerminal
-from ocisbx.terminal.transcript import Transcript
+from ocisbx.terminal.transcript import Transcript, make_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,18 +28,27 @@ def sit_down(
     Raises:
         ConfigError: a transcript without a terminal, or one that cannot be made.
     """
+    person = Person(call, None if transcript is None else transcript_file(plan, transcript))
+    return person, person.call, person.hold(hold)
+
+
+def transcript_file(plan: Plan, path: str) -> int:
+    """A descriptor for what `--transcript` asks for.
+
+    Raises:
+        ConfigError: there is no terminal, or the file cannot be made.
+    """
     if not plan.terminal:
         raise ConfigError("--transcript is of a terminal", remedy="add -t")
-    person = Person(call, transcript)
-    return person, person.call, person.hold(hold)
+    return make_file(path)
 
 
 class Person:
     """Whoever sits at the caller's terminal: their size, their kind of terminal and, with `-i`,
     every key of theirs. A context, as LocalTerminal."""
 
-    def __init__(self, call: Call, transcript: str | None) -> None:
-        """`transcript`: the file to write one to. Raises ConfigError: it cannot be made."""
+    def __init__(self, call: Call, transcript: int | None) -> None:
+        """`transcript`: the file to write one to, ours from now on."""
         self._local = LocalTerminal(
             self._follow, types=call.stdin == STDIN, sees=call.stdout == STDOUT
         )

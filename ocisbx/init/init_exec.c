@@ -131,8 +131,13 @@ static long execute_search(const struct launch *launch)
 /* As another user there are no groups of the init's left (setgroups(2)). */
 static long become(unsigned int uid, unsigned int gid)
 {
-	long result = SYS2(setgroups, 0, 0);
+	long result;
 
+	/* Who is that already needs no right to become it. */
+	if ((uid == OSBX_OWN_ID || uid == (unsigned int)SYS0(getuid)) &&
+	    (gid == OSBX_OWN_ID || gid == (unsigned int)SYS0(getgid)))
+		return 0;
+	result = SYS2(setgroups, 0, 0);
 	if (result >= 0 && gid != OSBX_OWN_ID)
 		result = SYS3(setresgid, gid, gid, gid);
 	if (result >= 0 && uid != OSBX_OWN_ID)

@@ -49,6 +49,8 @@
 #define NR_mmap 9
 #define NR_clone 56
 #define NR_getdents64 217
+#define NR_getuid 102
+#define NR_getgid 104
 #define NR_setgroups 116
 #define NR_setresuid 117
 #define NR_setresgid 119
@@ -95,6 +97,8 @@
 #define NR_mmap 222
 #define NR_clone 220
 #define NR_getdents64 61
+#define NR_getuid 174
+#define NR_getgid 176
 #define NR_setgroups 159
 #define NR_setresuid 147
 #define NR_setresgid 149

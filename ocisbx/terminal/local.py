@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import termios
@@ -68,8 +69,7 @@ class LocalTerminal:
         self._go_raw()
 
     def _go_raw(self) -> None:
-        # In the background the terminal is another's.
-        if self._saved is None or os.tcgetpgrp(STDIN) != os.getpgrp():
+        if self._saved is None or not _is_in_front():
             return
         # cfmakeraw(3); what the program prints has been through its own terminal.
         modes = [*self._saved]
@@ -84,8 +84,10 @@ class LocalTerminal:
         )
         modes[6] = [*modes[6]]
         modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
-        termios.tcsetattr(STDIN, termios.TCSANOW, modes)
-        self._is_raw = True
+        # Of a hang-up a SIGCONT tells first (tty_io.c), in the middle of anything.
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(STDIN, termios.TCSANOW, modes)
+            self._is_raw = True
 
     def _restore(self) -> None:
         if self._saved is None or not self._is_raw:
@@ -111,6 +113,15 @@ class LocalTerminal:
             self._go_raw()
         if (size := self.size()) is not None:
             self._on_size(size)
+
+
+def _is_in_front() -> bool:
+    """Whether our input is a terminal that is ours: in the background it is another's."""
+    try:
+        return os.tcgetpgrp(STDIN) == os.getpgrp()
+    except OSError:
+        # It was hung up.
+        return False
 
 
 def size_of(descriptor: int) -> Size | None:

@@ -33,21 +33,30 @@ class Recorder(Protocol):
         """The terminal has this size now."""
 
 
-class Transcript:
-    """A file of mode 0600 that did not exist before; each event is there as soon as it happened."""
+def make_file(path: str) -> int:
+    """A descriptor for a transcript: of a file of mode 0600 that did not exist before.
 
-    def __init__(self, path: str, size: Size, term: str) -> None:
-        """Raises ConfigError: the file exists, or cannot be made."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            self._fd = os.open(path, flags, 0o600)
-        except OSError as error:
-            raise ConfigError(
-                f"the transcript {show(path)} cannot be made",
-                why=(error.strerror or "").lower(),
-                remedy="give a name that is free, in a directory that you may write",
-            ) from error
-        self.path = path
+    Raises:
+        ConfigError: the file exists, or cannot be made.
+    """
+    # Appended: one who begins anew in it (`launch`) cuts it off, wherever another had come to.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"the transcript {show(path)} cannot be made",
+            why=(error.strerror or "").lower(),
+            remedy="give a name that is free, in a directory that you may write",
+        ) from error
+
+
+class Transcript:
+    """Each event is in the file as soon as it happened."""
+
+    def __init__(self, fd: int, size: Size, term: str) -> None:
+        """Takes ownership of `fd`, as of `make_file`."""
+        self._fd = fd
         self._started = time.monotonic()
         # A character may come in two parts.
         self._shown = codecs.getincrementaldecoder("utf-8")("replace")

@@ -13,7 +13,7 @@ from ocisbx.cli import carry_out
 from ocisbx.errors import ConfigError
 from ocisbx.expect.playback import MAX_DRAWN_BYTES, Playback, play
 from ocisbx.terminal.device import Size
-from ocisbx.terminal.transcript import Transcript
+from ocisbx.terminal.transcript import Transcript, make_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def test_what_could_be_read(shown: str, text: str) -> None:
 
 def test_pieces_are_one(tmp_path: Path) -> None:
     """A character, and a sequence, that came in two parts; by the writer itself."""
-    transcript = Transcript(str(tmp_path / "cast"), Size(4, 20), "xterm")
+    transcript = Transcript(make_file(str(tmp_path / "cast")), Size(4, 20), "xterm")
     for piece in (b"Z\xc3", b"\xbcrich \x1b[3", b"1mred\r\n"):
         transcript.shown(piece)
     transcript.typed(b"yes\n", hidden=False)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ocisbx import ExpectTimeout
 from ocisbx.background.packets import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from ocisbx import Terminal
 
@@ -33,7 +35,7 @@ def until(terminal: Terminal, wanted: str) -> str:
     return found
 
 
-def eventually(condition: Callable[[], bool]) -> bool:
+def eventually(condition: Callable[[], object]) -> bool:
     """Whether it comes true in time."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
@@ -43,20 +45,26 @@ def eventually(condition: Callable[[], bool]) -> bool:
     return True
 
 
+def events(path: Path) -> tuple[dict[str, Any], list[tuple[float, str, str]]]:
+    """What a transcript tells of its terminal, and what passed there: when, of which kind, what."""
+    head, *rest = path.read_text().splitlines()
+    return json.loads(head), [tuple(json.loads(line)) for line in rest]
+
+
 @contextlib.contextmanager
-def one_descriptor_left(pid: int, container_id: str) -> Iterator[None]:
-    """The process at this container's control socket can open one more meanwhile."""
+def descriptors_left(left: int, pid: int, container_id: str) -> Iterator[None]:
+    """The process at this container's control socket can open so many more meanwhile."""
 
     def used() -> set[int]:
         return {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
 
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     # Not less than it has: poll(2) would refuse to watch so many.
-    most = max(used()) + 2
+    most = max(used()) + 1 + left
     with contextlib.ExitStack() as stack:
         stack.callback(resource.prlimit, pid, resource.RLIMIT_NOFILE, before)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, before[1]))
-        while (count := len(used())) < most - 1:
+        while (count := len(used())) < most - left:
             client = connect(container_id)
             assert client is not None
             stack.enter_context(client)

@@ -49,7 +49,7 @@ class Seat:
             stdout=self.terminal_fd if stdout is None else stdout,
             stderr=self.terminal_fd,
             env=environment,
-            preexec_fn=_sit_down,  # noqa: PLW1509 -- no thread runs meanwhile
+            preexec_fn=sit_down,  # noqa: PLW1509 -- no thread runs meanwhile
         )
 
     def __enter__(self) -> Self:
@@ -152,6 +152,7 @@ class Seat:
         self.process.send_signal(number)
 
 
-def _sit_down() -> None:
+def sit_down() -> None:
+    """In a child: lead a session at the terminal that is its input."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,5 +1,4 @@
-"""A person's terminal that is another program's, script(1)'s. An ssh server's needs root: as an
-ordinary user sshd cannot give a terminal its owner."""
+"""A person's terminal that is another program's, script(1)'s."""
 
 from __future__ import annotations
 

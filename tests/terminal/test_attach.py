@@ -21,7 +21,7 @@ from ocisbx.bundle.record import RESULT_FILE
 from tests.box import nap
 from tests.command_line import environment, ocisbx, start
 from tests.terminal.conftest import of_each_name
-from tests.terminal.driving import eventually, one_descriptor_left
+from tests.terminal.driving import descriptors_left, eventually
 from tests.terminal.seat import Seat
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def test_only_so_many(yard: Box) -> None:
 
 def test_the_container_outlives_what_those_who_come_cannot_have(yard: Box) -> None:
     container = shell(yard)
-    with one_descriptor_left(container.record.supervisor.pid, container.id):
+    with descriptors_left(1, container.record.supervisor.pid, container.id):
         done = ocisbx(yard, "attach", "it")
         assert (done.returncode, "nobody more can attach" in done.stderr) == (125, True)
         assert "ulimit -n" in done.stderr

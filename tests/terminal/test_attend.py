@@ -14,7 +14,7 @@ import pytest
 
 from tests.command_line import ocisbx, start
 from tests.terminal.conftest import of_each_name
-from tests.terminal.driving import eventually, one_descriptor_left
+from tests.terminal.driving import descriptors_left, eventually
 from tests.terminal.seat import Seat
 from tests.terminal.test_attach import DETACH
 
@@ -289,7 +289,7 @@ def test_a_size_that_is_none_is_not_given_back(box: Box, script: Path) -> None:
 
 def test_the_script_outlives_what_those_who_come_cannot_have(box: Box, script: Path) -> None:
     with waiting(box, script) as (process, container_id):
-        with one_descriptor_left(process.pid, container_id):
+        with descriptors_left(1, process.pid, container_id):
             done = ocisbx(box, "attach", container_id)
             assert (done.returncode, "nobody more can attach" in done.stderr) == (125, True)
         with Seat(box, "attach", container_id) as seat:

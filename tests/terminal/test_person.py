@@ -16,12 +16,10 @@ import pytest
 
 from tests.box import nap
 from tests.command_line import ocisbx
-from tests.terminal.driving import eventually
+from tests.terminal.driving import events, eventually
 from tests.terminal.seat import Seat
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.box import Box
 
 
@@ -194,11 +192,6 @@ def test_without_a_person_what_comes_is_typed(box: Box) -> None:
     assert done.stdout.endswith("24 80\nxterm\n")
     done = piped(box, "-t", "--json", "--", "sh", "-c", "[ -t 1 ] && echo yes")
     assert json.loads(done.stdout)["stdout"] == "yes\r\n"
-
-
-def events(path: Path) -> tuple[dict[str, Any], list[tuple[float, str, str]]]:
-    head, *rest = path.read_text().splitlines()
-    return json.loads(head), [tuple(json.loads(line)) for line in rest]
 
 
 def test_a_transcript(box: Box) -> None:
