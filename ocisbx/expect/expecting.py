@@ -44,6 +44,8 @@ class _Face:
         """A program at the other end of `terminal`; without `encoding` all is bytes."""
         self.spawn = Spawn(terminal, encoding=encoding)
         self.hidden = Hidden()
+        # What an author wrote in a script is no secret, though it looks like one of its secrets.
+        self.typed = Hidden()
         self._sought: OnScreen | None = None
         self._canvas: Canvas | None = None
         self._last_size = DEFAULT_SIZE
@@ -51,7 +53,8 @@ class _Face:
 
     def _hide(self, text: str | bytes, *, secret: bool) -> None:
         if secret:
-            self.hidden.add(text if isinstance(text, str) else text.decode(errors="replace"))
+            for texts in (self.hidden, self.typed):
+                texts.add(text if isinstance(text, str) else text.decode(errors="replace"))
 
     def _line(self, text: str | bytes) -> Any:  # noqa: ANN401 -- str or bytes
         return self.spawn._coerce_send_string(text) + self.spawn.linesep  # noqa: SLF001 -- as pexpect's
@@ -289,8 +292,8 @@ class Expect(_Face):
         try:
             yield
         except (EOF, TIMEOUT) as error:
-            ending = self.spawn.terminal.ended() if isinstance(error, EOF) else ""
-            raise as_ours(error, self.spawn, self.hidden, wanted, timeout_s, ending) from None
+            ending = self.spawn.how_ended() if isinstance(error, EOF) else ""
+            raise as_ours(error, self, wanted, timeout_s, ending) from None
 
 
 class AsyncExpect(_Face):
@@ -382,8 +385,8 @@ class AsyncExpect(_Face):
         try:
             yield
         except (EOF, TIMEOUT) as error:
-            ending = await self.spawn.how_ended() if isinstance(error, EOF) else ""
-            raise as_ours(error, self.spawn, self.hidden, wanted, timeout_s, ending) from None
+            ending = await self.spawn.await_ending() if isinstance(error, EOF) else ""
+            raise as_ours(error, self, wanted, timeout_s, ending) from None
 
 
 def _check(spawn: Spawn, until: float | None) -> None:

@@ -15,7 +15,7 @@ from pexpect.spawnbase import SpawnBase
 
 from ocisbx.errors import ConfigError, InvalidState, TerminalError
 from ocisbx.expect.ends import Descriptor, RawTerminal
-from ocisbx.expect.waiting import Waiter, is_over, turn
+from ocisbx.expect.waiting import LOOK_S, Waiter, is_over, turn
 from ocisbx.terminal.device import READ_BYTES, get_modes
 from ocisbx.values import show
 
@@ -34,6 +34,8 @@ MAX_TAIL_BYTES = 1 << 20
 # A piece that is shorter is a prompt more often than a part of a flood, and to ask in vain whether
 # there is more takes a sixth of the time from the prompt to its match.
 SMALL_BYTES = 1 << 10
+# How often it is looked whether a program whose output has ended has, too.
+END_S = 0.005
 
 
 def check_encoding(encoding: str | None) -> None:
@@ -213,12 +215,27 @@ class Intake(_SpawnBase):
         self.wake()
 
     def _has_ended(self) -> bool:
-        self._program_ended = bool(self.terminal.ended())
+        self._program_ended = bool(self._ending())
         return self._program_ended
 
-    async def how_ended(self) -> str:
-        """How the program ended, in words, which is given a moment to; other tasks go on."""
-        return await asyncio.to_thread(self.terminal.ended)
+    def how_ended(self) -> str:
+        """How a program ended whose output has, in words, which is given a moment to; empty: it
+        has not, or nobody can tell."""
+        until = time.monotonic() + LOOK_S
+        while self.terminal.ending() is None and not is_over(until):
+            time.sleep(END_S)
+        return self._ending()
+
+    async def await_ending(self) -> str:
+        """how_ended(), while other tasks of the event loop go on."""
+        until = time.monotonic() + LOOK_S
+        while self.terminal.ending() is None and not is_over(until):
+            await asyncio.sleep(END_S)
+        return self._ending()
+
+    def _ending(self) -> str:
+        ending = self.terminal.ending()
+        return "" if ending is None else ending.how
 
     def absorb(self, timeout: float | None = 0, most: int = -1) -> bool:
         """Take output into the buffer without looking for anything, until it holds `most`

@@ -13,8 +13,8 @@ from ocisbx.values import show
 
 if TYPE_CHECKING:
     from ocisbx.errors import TerminalError
+    from ocisbx.expect.expecting import _Face
     from ocisbx.expect.hidden import Hidden
-    from ocisbx.expect.spawn import Spawn
 
 SHOWN_CHARACTERS = 200
 
@@ -56,15 +56,10 @@ class OnScreen:
 
 
 def as_ours(
-    error: EOF | TIMEOUT,
-    spawn: Spawn,
-    hidden: Hidden,
-    wanted: object,
-    timeout_s: float | None,
-    ending: str,
+    error: EOF | TIMEOUT, face: _Face, wanted: object, timeout_s: float | None, ending: str
 ) -> TerminalError:
     """pexpect's two exceptions as ours, with what came instead; `ending`: how the program ended."""
-    name, came = _name(wanted, hidden), _came(spawn.before, hidden)
+    name, came = _name(wanted, face.typed), _came(face.spawn.before, face.hidden)
     if isinstance(error, TIMEOUT):
         return ExpectTimeout(
             f"{name} did not appear in {round(timeout_s or 0.0, 2):g} s",

@@ -134,7 +134,7 @@ class Spawn(Intake):
                 self._check_room(until, len(rest))
                 self._poll(select.POLLIN | select.POLLOUT, turn(until))
         except ExpectEOF:
-            raise _nobody_reads(self.terminal.ended()) from None
+            raise _nobody_reads(self.how_ended()) from None
         return len(data)
 
     async def send_async(
@@ -154,7 +154,7 @@ class Spawn(Intake):
                 self._check_room(until, len(rest))
                 await asyncio.sleep(ROOM_S)
         except ExpectEOF:
-            raise _nobody_reads(await self.how_ended()) from None
+            raise _nobody_reads(await self.await_ending()) from None
         return len(data)
 
     def _begin(
@@ -186,7 +186,7 @@ class Spawn(Intake):
 
     def _check_room(self, until: float | None, missing: int) -> None:
         """The program may wait for its reader, have ended, or not read at all."""
-        if not self.absorb() and (self.flag_eof or self.terminal.ended()):
+        if not self.absorb() and (self.flag_eof or self._ending()):
             raise _nobody_reads()
         if is_over(until):
             why = f"{missing} bytes were not read in time"

@@ -38,7 +38,7 @@ def test_a_prompt_is_answered_and_the_end_is_told() -> None:
         assert raised.value.what == "the output ended before 'more' appeared"
         assert raised.value.why.endswith("there was no output")
         # The terminal hangs up a moment before the program is gone.
-        assert eventually(lambda: terminal.spawn.terminal.ended() == "exited with code 3")
+        assert terminal.spawn.how_ended() == "exited with code 3"
         # Again, at once, and as pexpect's constant.
         assert terminal.expect(["more", EOF], WAIT_S) == 1
         with pytest.raises(TerminalError, match="the program has ended"):
@@ -228,7 +228,7 @@ def test_keys_reach_the_program_as_from_a_keyboard() -> None:
         terminal.expect("up", WAIT_S)
         terminal.sendcontrol("c")
         assert terminal.expect(EOF, WAIT_S) == 0
-        assert eventually(lambda: terminal.spawn.terminal.ended() == "was killed by signal 2")
+        assert terminal.spawn.how_ended() == "was killed by signal 2"
     with driven("cat") as terminal:
         terminal.sendeof()
         assert terminal.expect(EOF, WAIT_S) == 0
