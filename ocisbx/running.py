@@ -220,13 +220,13 @@ class AsyncRunning:
     async def __aenter__(self) -> Self:
         import asyncio  # noqa: PLC0415 -- 20 ms, for those who await only
 
-        beginning = asyncio.ensure_future(asyncio.to_thread(self._begin))
+        from ocisbx.whole import whole  # noqa: PLC0415 -- as above
+
+        # Once begun, nobody else would end its container.
+        self._running = await whole(self._begin, undo=Running.__exit__)
         try:
-            self._running = await asyncio.shield(beginning)
             await reached(self._running.at_start)
         except asyncio.CancelledError:
-            # Once begun, nobody else would end its container.
-            self._running = await beginning
             await self.__aexit__()
             raise
         running = self._running.started()
@@ -236,9 +236,9 @@ class AsyncRunning:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        import asyncio  # noqa: PLC0415 -- as above
+        from ocisbx.whole import whole  # noqa: PLC0415 -- as above
 
-        await asyncio.shield(asyncio.to_thread(self._running.__exit__))
+        await whole(self._running.__exit__)
 
     async def wait(self, timeout_s: float | None = None) -> RunResult | None:
         """As `Running.wait`; a wait that is cancelled leaves the command running."""

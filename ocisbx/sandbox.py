@@ -182,8 +182,10 @@ class Sandbox:
         Errors as `run`; TerminalError: the runtime did not hand over the terminal."""
         from ocisbx.expect.terminal import Terminal  # noqa: PLC0415 -- pexpect, for terminals only
 
-        raw = self.hold(command, size=size, shell=shell, name=name, env=env, transcript=transcript)
-        return Terminal(raw, encoding=encoding)
+        begin = partial(
+            self.hold, command, size=size, shell=shell, name=name, env=env, transcript=transcript
+        )
+        return Terminal(begin, encoding=encoding)
 
     def hold(
         self,

@@ -38,10 +38,6 @@ class RawTerminal(Protocol):
         """How the program ended; None while it runs. Where nobody can tell it is one without words,
         which means something after the end of the output only. Never waits."""
 
-    def ended(self) -> str:
-        """How the program ended, in words; empty while it runs or is unknown. May wait a moment
-        for one whose output has ended."""
-
 
 class Descriptor(NamedTuple):
     """A RawTerminal of nothing but a descriptor; `how` tells how its program ended, None while it
@@ -84,8 +80,3 @@ class Descriptor(NamedTuple):
     def ending(self) -> Ending | None:
         """How the program ended."""
         return self.how()
-
-    def ended(self) -> str:
-        """How the program ended, in words."""
-        ending = self.how()
-        return "" if ending is None else ending.how

@@ -7,22 +7,20 @@ pexpect.TIMEOUT, which match the end of the output and of the time instead of ra
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pexpect import EOF, TIMEOUT
 
-from ocisbx.errors import ExpectEOF, ExpectTimeout
+from ocisbx.errors import TerminalError
 from ocisbx.expect.hidden import Hidden
-from ocisbx.expect.patterns import Pattern, as_pattern
+from ocisbx.expect.sought import OnScreen, as_ours, several
 from ocisbx.expect.spawn import Spawn
 from ocisbx.expect.waiting import is_over, left
 from ocisbx.terminal.device import DEFAULT_SIZE, get_modes, get_size
-from ocisbx.values import show
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from re import Match
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from ocisbx.expect.ends import RawTerminal
     from ocisbx.expect.screen import Canvas, View
@@ -32,7 +30,6 @@ T = TypeVar("T")
 
 TIMEOUT_S = 30.0
 """pexpect's default."""
-SHOWN_CHARACTERS = 200
 
 
 class _Face:
@@ -47,12 +44,17 @@ class _Face:
         """A program at the other end of `terminal`; without `encoding` all is bytes."""
         self.spawn = Spawn(terminal, encoding=encoding)
         self.hidden = Hidden()
-        self.screen_match: Match[str] | None = None
+        # What an author wrote in a script is no secret, though it looks like one of its secrets.
+        self.typed = Hidden()
+        self._sought: OnScreen | None = None
         self._canvas: Canvas | None = None
+        self._last_size = DEFAULT_SIZE
+        self.note_size()
 
     def _hide(self, text: str | bytes, *, secret: bool) -> None:
         if secret:
-            self.hidden.add(text if isinstance(text, str) else text.decode(errors="replace"))
+            for texts in (self.hidden, self.typed):
+                texts.add(text if isinstance(text, str) else text.decode(errors="replace"))
 
     def _line(self, text: str | bytes) -> Any:  # noqa: ANN401 -- str or bytes
         return self.spawn._coerce_send_string(text) + self.spawn.linesep  # noqa: SLF001 -- as pexpect's
@@ -91,6 +93,12 @@ class _Face:
         """
         self.spawn.terminal.resize(rows, columns)
 
+    def note_size(self) -> Size:
+        """The terminal's, for a look at what it showed when it is closed; the last one then."""
+        with suppress(TerminalError):
+            self._last_size = self.size
+        return self._last_size
+
     def signal(self, number: int) -> None:
         """Signal the program; of a bare descriptor the group in the foreground."""
         self.spawn.terminal.signal(number)
@@ -111,12 +119,25 @@ class _Face:
         """The last match, with its groups."""
         return self.spawn.match
 
+    @property
+    def before_truncated(self) -> bool:
+        """Whether `before`, or what was read last, lacks its beginning: more came than is kept."""
+        return self.spawn.before_truncated
+
+    @property
+    def screen_match(self) -> Any:  # noqa: ANN401 -- a match, EOF or TIMEOUT
+        """The last match of expect_screen."""
+        return None if self._sought is None else self._sought.match
+
     def read_some(self) -> Any:  # noqa: ANN401 -- str or bytes
         """What came and was not looked for; None: nothing now; empty: the end. Never waits.
 
         Raises TerminalError: the terminal was closed.
         """
-        if not self.spawn.unread and not self.spawn.absorb() and not self.spawn.flag_eof:
+        if not self.spawn.unread:
+            self.spawn.absorb()
+        if not self.spawn.unread and not self.spawn.flag_eof:
+            # Half a character may have come.
             return None
         return self.spawn.take(self.spawn.unread)
 
@@ -137,7 +158,7 @@ class _Face:
             last_bytes,
         )
 
-        rows, columns = self.size
+        rows, columns = self.note_size()
         # Nobody has set them.
         rows, columns = rows or DEFAULT_SIZE.rows, columns or DEFAULT_SIZE.columns
         if self._canvas is None:
@@ -154,62 +175,16 @@ class _Face:
 
     # ------------------------------------------------------------------------ for both twins
     def _patterns(self, patterns: Any) -> list[Any]:  # noqa: ANN401 -- one or several
-        several = list(patterns) if isinstance(patterns, (list, tuple)) else [patterns]
-        return self.spawn.compile_pattern_list(several)
+        return self.spawn.compile_pattern_list(several(patterns))
 
-    def _look_for(self, patterns: Any) -> Callable[[], int | None]:  # noqa: ANN401 -- as above
-        several = list(patterns) if isinstance(patterns, (list, tuple)) else [patterns]
-        compiled = [as_pattern(pattern) for pattern in several]
-
-        def look() -> int | None:
-            text = self._draw().view().text
-            for index, pattern in enumerate(compiled):
-                self.screen_match = pattern.search(text)
-                if self.screen_match is not None:
-                    return index
-            return None
-
-        return look
+    def _look_for(self, patterns: Any) -> tuple[OnScreen, Callable[[], int | None]]:  # noqa: ANN401 -- as above
+        self._sought = sought = OnScreen(patterns)
+        return sought, lambda: sought.find(self._draw().view().text)
 
     def _enough(self, size: int) -> Callable[[], bool | None]:
         spawn = self.spawn
+        spawn.check_count(size)
         return lambda: True if spawn.flag_eof or (size >= 0 and spawn.unread >= size) else None
-
-    @contextmanager
-    def _errors(self, wanted: object, timeout_s: float | None) -> Iterator[None]:
-        """pexpect's two exceptions as ours, with what came last."""
-        try:
-            yield
-        except TIMEOUT:
-            seconds = round(timeout_s or 0.0, 2)
-            raise ExpectTimeout(
-                f"{self._name(wanted)} did not appear in {seconds:g} s",
-                why=self._came(),
-                remedy="give it more time (timeout_s), or look at `before` for what came instead",
-            ) from None
-        except EOF:
-            ending = self.spawn.terminal.ended()
-            raise ExpectEOF(
-                f"the output ended before {self._name(wanted)} appeared",
-                why=", ".join(filter(None, [ending, self._came()])),
-            ) from None
-
-    def _name(self, wanted: object) -> str:
-        several = wanted if isinstance(wanted, (list, tuple)) else [wanted]
-        names = [
-            item.__name__
-            if isinstance(item, type)
-            else show(item.pattern if isinstance(item, Pattern) else item)
-            for item in several
-        ]
-        return " or ".join(names) or "anything"
-
-    def _came(self) -> str:
-        before = self.spawn.before
-        text = before if isinstance(before, str) else (before or b"").decode(errors="replace")
-        if not text:
-            return "there was no output"
-        return f"the output ends with {self.hidden.tail(text, SHOWN_CHARACTERS)!r}"
 
 
 class Expect(_Face):
@@ -285,25 +260,41 @@ class Expect(_Face):
 
         What came stays to be looked at by expect(). It raises as expect() does.
         """
+        sought, look = self._look_for(patterns)
         with self._errors(patterns, timeout_s):
-            return self._until(self._look_for(patterns), timeout_s)
+            try:
+                return self._until(look, timeout_s)
+            except (EOF, TIMEOUT) as error:
+                return sought.over(error)
 
     def read(self, size: int = -1, timeout_s: float | None = TIMEOUT_S) -> Any:  # noqa: ANN401 -- str or bytes
-        """The next `size` characters, fewer at the end; all until the end where it is negative.
+        """The next `size` characters, fewer at the end; all until the end where it is negative,
+        without their beginning where that is more than is kept (`before_truncated`).
 
-        Raises ExpectTimeout: they did not come; they stay in the buffer.
+        Raises:
+            ExpectTimeout: they did not come; they stay in the buffer.
+            ConfigError: so many are not kept.
         """
+        enough = self._enough(size)
         with self._errors(f"the next {size} characters" if size >= 0 else EOF, timeout_s):
-            self._until(self._enough(size), timeout_s)
+            self._until(enough, timeout_s, size)
         return self.spawn.take(size if size >= 0 else self.spawn.unread)
 
-    def _until(self, look: Callable[[], T | None], timeout_s: float | None) -> T:
+    def _until(self, look: Callable[[], T | None], timeout_s: float | None, most: int = -1) -> T:
         until = None if timeout_s is None else time.monotonic() + timeout_s
-        self.spawn.absorb()
+        self.spawn.absorb(0, most)
         while (found := look()) is None:
             _check(self.spawn, until)
-            self.spawn.absorb(left(until))
+            self.spawn.absorb(left(until), most)
         return found
+
+    @contextmanager
+    def _errors(self, wanted: object, timeout_s: float | None) -> Iterator[None]:
+        try:
+            yield
+        except (EOF, TIMEOUT) as error:
+            ending = self.spawn.how_ended() if isinstance(error, EOF) else ""
+            raise as_ours(error, self, wanted, timeout_s, ending) from None
 
 
 class AsyncExpect(_Face):
@@ -339,7 +330,7 @@ class AsyncExpect(_Face):
     ) -> int:
         """As Expect.expect."""
         compiled = self._patterns(patterns)
-        with self._errors(compiled, timeout_s):
+        async with self._errors(compiled, timeout_s):
             found: Awaitable[int] = self.spawn.expect_list(  # type: ignore[assignment]
                 compiled, timeout_s, window, async_=True
             )
@@ -353,7 +344,7 @@ class AsyncExpect(_Face):
         window: int | None = None,
     ) -> int:
         """As Expect.expect_exact."""
-        with self._errors(texts, timeout_s):
+        async with self._errors(texts, timeout_s):
             found: Awaitable[int] = self.spawn.expect_exact(  # type: ignore[assignment]
                 texts, timeout_s, window, async_=True
             )
@@ -365,23 +356,38 @@ class AsyncExpect(_Face):
         timeout_s: float | None = TIMEOUT_S,
     ) -> int:
         """As Expect.expect_screen."""
-        with self._errors(patterns, timeout_s):
-            return await self._until(self._look_for(patterns), timeout_s)
+        sought, look = self._look_for(patterns)
+        async with self._errors(patterns, timeout_s):
+            try:
+                return await self._until(look, timeout_s)
+            except (EOF, TIMEOUT) as error:
+                return sought.over(error)
 
     async def read(self, size: int = -1, timeout_s: float | None = TIMEOUT_S) -> Any:  # noqa: ANN401 -- str or bytes
         """As Expect.read."""
-        with self._errors(f"the next {size} characters" if size >= 0 else EOF, timeout_s):
-            await self._until(self._enough(size), timeout_s)
+        enough = self._enough(size)
+        async with self._errors(f"the next {size} characters" if size >= 0 else EOF, timeout_s):
+            await self._until(enough, timeout_s, size)
         return self.spawn.take(size if size >= 0 else self.spawn.unread)
 
-    async def _until(self, look: Callable[[], T | None], timeout_s: float | None) -> T:
+    async def _until(
+        self, look: Callable[[], T | None], timeout_s: float | None, most: int = -1
+    ) -> T:
         until = None if timeout_s is None else time.monotonic() + timeout_s
-        self.spawn.absorb()
+        self.spawn.absorb(0, most)
         while (found := look()) is None:
             _check(self.spawn, until)
             await self.spawn.await_input(left(until))
-            self.spawn.absorb()
+            self.spawn.absorb(0, most)
         return found
+
+    @asynccontextmanager
+    async def _errors(self, wanted: object, timeout_s: float | None) -> AsyncIterator[None]:
+        try:
+            yield
+        except (EOF, TIMEOUT) as error:
+            ending = await self.spawn.await_ending() if isinstance(error, EOF) else ""
+            raise as_ours(error, self, wanted, timeout_s, ending) from None
 
 
 def _check(spawn: Spawn, until: float | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import codecs
 import os
 import select
 import time
@@ -11,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pexpect import EOF, TIMEOUT
 from pexpect.spawnbase import SpawnBase
 
-from ocisbx.errors import InvalidState, TerminalError
+from ocisbx.errors import ConfigError, InvalidState, TerminalError
 from ocisbx.expect.ends import Descriptor, RawTerminal
-from ocisbx.expect.waiting import is_over, readable, turn
+from ocisbx.expect.waiting import LOOK_S, Waiter, is_over, turn
 from ocisbx.terminal.device import READ_BYTES, get_modes
+from ocisbx.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +34,25 @@ MAX_TAIL_BYTES = 1 << 20
 # A piece that is shorter is a prompt more often than a part of a flood, and to ask in vain whether
 # there is more takes a sixth of the time from the prompt to its match.
 SMALL_BYTES = 1 << 10
+# How often it is looked whether a program whose output has ended has, too.
+END_S = 0.005
+
+
+def check_encoding(encoding: str | None) -> None:
+    """Raises ConfigError: text cannot be read and typed in it piece by piece."""
+    if encoding is None:
+        return
+    try:
+        # That some are no encodings of text is said here only.
+        "".encode(encoding)
+        codecs.getincrementalencoder(encoding)
+        codecs.getincrementaldecoder(encoding)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{show(encoding)} is not an encoding",
+            why=str(error),
+            remedy="give one of Python's for text, as utf-8 or latin-1; None is for bytes",
+        ) from None
 
 
 class Intake(_SpawnBase):
@@ -64,10 +86,19 @@ class Intake(_SpawnBase):
         encoding: str | None = None,
         codec_errors: str = "replace",
     ) -> None:
+        check_encoding(encoding)
         super().__init__(timeout, maxread, searchwindowsize, logfile, encoding, codec_errors)
         self.delayafterread = self.delaybeforesend = None
         self.terminal: RawTerminal = Descriptor(terminal) if isinstance(terminal, int) else terminal
-        self.child_fd = self.terminal.fileno()
+        self._hung_up = False
+        try:
+            self.child_fd = self.terminal.fileno()
+            os.set_blocking(self.child_fd, False)
+        except TerminalError:
+            # Its program ended before it had one.
+            self._hung_up = True
+        except OSError as error:
+            raise TerminalError("the terminal cannot be read", why=str(error)) from None
         self.name = f"<terminal {self.child_fd}>"
         self.max_before = MAX_BEFORE
         self.before_truncated = False
@@ -79,11 +110,8 @@ class Intake(_SpawnBase):
         self._tail_bytes = 0
         self.total_bytes = 0
         """How much output was read."""
-        self._hung_up = self._program_ended = self._awaited = False
-        try:
-            os.set_blocking(self.child_fd, False)
-        except OSError as error:
-            raise TerminalError("the terminal cannot be read", why=str(error)) from None
+        self._program_ended = self._awaited = False
+        self._waiter: Waiter | None = None
         self.closed = False
 
     # ------------------------------------------------------------------------ reading
@@ -162,28 +190,61 @@ class Intake(_SpawnBase):
 
         Raises InvalidState: another task waits for this terminal already.
         """
+        if self._hung_up:
+            return
         if self._awaited:
             raise InvalidState("another task waits for this terminal's output")
         self._awaited = True
         until = None if timeout is None else time.monotonic() + timeout
         try:
-            while not is_over(until) and not await readable(self._open().fileno(), turn(until)):
-                if self._has_ended():
+            while not is_over(until):
+                self._waiter = Waiter(self._open().fileno())
+                if await self._waiter.wait(turn(until)) or self._has_ended():
                     return
         finally:
-            self._awaited = False
+            self._awaited, self._waiter = False, None
+
+    def wake(self) -> None:
+        """Have the task that waits for output look for it now."""
+        if self._waiter is not None:
+            self._waiter.wake()
+
+    def end_reading(self) -> None:
+        """Nothing more is read: who waits for output is told its end."""
+        self._hung_up = True
+        self.wake()
 
     def _has_ended(self) -> bool:
-        self._program_ended = bool(self.terminal.ended())
+        self._program_ended = bool(self._ending())
         return self._program_ended
 
-    def absorb(self, timeout: float | None = 0) -> bool:
-        """Take output into the buffer without looking for anything; whether some came. Where a task
-        waits for it, it is that task's."""
-        if self._awaited:
+    def how_ended(self) -> str:
+        """How a program ended whose output has, in words, which is given a moment to; empty: it
+        has not, or nobody can tell."""
+        until = time.monotonic() + LOOK_S
+        while self.terminal.ending() is None and not is_over(until):
+            time.sleep(END_S)
+        return self._ending()
+
+    async def await_ending(self) -> str:
+        """how_ended(), while other tasks of the event loop go on."""
+        until = time.monotonic() + LOOK_S
+        while self.terminal.ending() is None and not is_over(until):
+            await asyncio.sleep(END_S)
+        return self._ending()
+
+    def _ending(self) -> str:
+        ending = self.terminal.ending()
+        return "" if ending is None else ending.how
+
+    def absorb(self, timeout: float | None = 0, most: int = -1) -> bool:
+        """Take output into the buffer without looking for anything, until it holds `most`
+        characters; whether some came. Where a task waits for it, it is that task's."""
+        size = self.maxread if most < 0 else min(self.maxread, most - self.unread)
+        if self._awaited or size <= 0:
             return False
         try:
-            text = self.read_nonblocking(self.maxread, timeout)
+            text = self.read_nonblocking(size, timeout)
         except (EOF, TIMEOUT):
             return False
         self.feed(text)
@@ -202,10 +263,19 @@ class Intake(_SpawnBase):
             self.drop_before(self.max_before // 2)
             self.replace_window(self.unread_text)
 
+    def check_count(self, count: int) -> None:
+        """Raises ConfigError: so many characters are not kept for who reads them at once."""
+        if count > self.max_before:
+            raise ConfigError(
+                f"{count} characters cannot be read at once",
+                why=f"at most {self.max_before} are kept",
+                remedy="read them in pieces",
+            )
+
     def take(self, count: int) -> Any:  # noqa: ANN401 -- bytes or str
         """The first `count` characters since the last match, which are then behind it."""
         text = self.unread_text
-        self.dropped = False
+        self.before_truncated, self.dropped = self.dropped, False
         self._before = self.buffer_type()
         self._before.write(text[count:])
         self.replace_window(text[count:])
@@ -254,6 +324,7 @@ class Intake(_SpawnBase):
 
     def close(self) -> None:
         """Let go of the terminal; a descriptor that came as a number is closed."""
+        self.wake()
         if self.child_fd >= 0 and isinstance(self.terminal, Descriptor):
             os.close(self.child_fd)
         self.child_fd = -1

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ocisbx.errors import InvalidState, OcisbxError
+from ocisbx.errors import InvalidState, OcisbxError, TerminalError
 from ocisbx.expect.engine import Engine, Handed, Look, Operation, Pause, Type
 from ocisbx.expect.waiting import left
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ocisbx.expect.expecting import AsyncExpect, Expect
     from ocisbx.expect.handover import Attendant, Handle
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 NO_PARAMS: Mapping[str, str] = MappingProxyType({})
 NOBODY = "nobody is there to type"
+BROKEN_OFF = "the script was broken off"
+TYPED = "it typed, and nobody can tell how much of that the program has got"
 
 
 class _Run:
@@ -28,7 +31,8 @@ class _Run:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._work = engine.work()
-        self._begun = False
+        self._pending: Operation | None = None
+        self._began = 0.0
         self.handle: Handle | None = None
         """The handle of the step that waits for a person; None unless one does."""
 
@@ -50,14 +54,43 @@ class _Run:
             raise InvalidState("a person has the terminal: end that step first", why=why)
         self.handle = None
 
+    def _resume(self) -> Operation | None:
+        """The operation at which the run was broken off, with the time that is left of it; else the
+        next."""
+        passed_s = time.monotonic() - self._began
+        if isinstance(self._pending, Look):
+            return self._pending._replace(timeout_s=max(0.0, self._pending.timeout_s - passed_s))
+        if isinstance(self._pending, Pause):
+            return Pause(max(0.0, self._pending.seconds - passed_s))
+        return self._next(None)
+
     def _next(self, answer: Any) -> Operation | None:  # noqa: ANN401 -- what an operation gives
         """The next operation; None at the end."""
+        self._pending = None
         try:
             if isinstance(answer, OcisbxError):
                 return self._work.throw(answer)
             return self._work.send(answer)
         except StopIteration:
             return None
+        except BaseException:
+            # Between two operations: there is nothing left that could go on.
+            self._engine.outcome, self._engine.why = "error", BROKEN_OFF
+            raise
+
+    @contextmanager
+    def _carried_out(self, operation: Operation) -> Iterator[None]:
+        """Around carrying it out: what is broken off (cancelled, Ctrl-C) can be resumed, unless
+        nobody can tell how much of it was done."""
+        self._pending, self._began = operation, time.monotonic()
+        try:
+            yield
+        except OcisbxError:
+            raise
+        except BaseException:
+            if isinstance(operation, Type):
+                self._next(TerminalError(BROKEN_OFF, why=TYPED))
+            raise
 
 
 class ScriptRun(_Run):
@@ -81,18 +114,20 @@ class ScriptRun(_Run):
         self._terminal = terminal
 
     def advance(self) -> Handle | None:
-        """Go on until the end, or until a person is needed, whose handle is returned.
+        """Go on until the end, or until a person is needed, whose handle is returned. One that was
+        broken off (Ctrl-C) goes on where it was; while something was typed, the run is over.
 
         Raises InvalidState: it is over, or a person has the terminal.
         """
         self._go_on()
-        operation = self._next(None)
+        operation = self._resume()
         while operation is not None:
             if isinstance(operation, Handed):
                 self.handle = operation.handle
                 return operation.handle
             try:
-                answer: Any = self._carry_out(operation)
+                with self._carried_out(operation):
+                    answer: Any = self._carry_out(operation)
             except OcisbxError as error:
                 answer = error
             operation = self._next(answer)
@@ -128,15 +163,16 @@ class AsyncScriptRun(_Run):
         self._terminal = terminal
 
     async def advance(self) -> Handle | None:
-        """As ScriptRun.advance."""
+        """As ScriptRun.advance; a cancellation breaks it off."""
         self._go_on()
-        operation = self._next(None)
+        operation = self._resume()
         while operation is not None:
             if isinstance(operation, Handed):
                 self.handle = operation.handle
                 return operation.handle
             try:
-                answer: Any = await self._carry_out(operation)
+                with self._carried_out(operation):
+                    answer: Any = await self._carry_out(operation)
             except OcisbxError as error:
                 answer = error
             operation = self._next(answer)

@@ -20,7 +20,7 @@ from ocisbx.errors import ExpectEOF, ExpectTimeout
 from ocisbx.expect.intake import Intake
 from ocisbx.expect.patterns import Pattern, as_pattern
 from ocisbx.expect.searching import BoundedExpecter, Searcher
-from ocisbx.expect.waiting import is_over, turn
+from ocisbx.expect.waiting import is_over, left, turn
 from ocisbx.terminal.device import control_key, get_modes
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Spawn(Intake):
         **others: bool,
     ) -> int | Coroutine[Any, Any, int]:
         """As pexpect's: the index of the pattern that matched; a coroutine with `async_`."""
-        searcher = Searcher(pattern_list)
+        searcher = Searcher(self.compile_pattern_list(list(pattern_list)))
         return self._expect(searcher, timeout, searchwindowsize, others.get("async", async_))
 
     def expect_exact(  # type: ignore[override]
@@ -105,6 +105,19 @@ class Spawn(Intake):
         limit = self.timeout if timeout == -1 else timeout
         return expecter.expect_async(limit) if in_loop else expecter.expect_loop(limit)
 
+    def read(self, size: int = -1) -> Any:  # noqa: ANN401 -- bytes or str
+        """As pexpect's: the next `size` characters, fewer at the end; all until the end where it is
+        negative. Raises pexpect's TIMEOUT; ConfigError: so many are not kept."""
+        if size <= 0:
+            return super().read(size)
+        self.check_count(size)
+        until = None if self.timeout is None else time.monotonic() + self.timeout
+        while self.unread < size and not self.flag_eof:
+            if not self.absorb(left(until), size) and is_over(until) and not self.flag_eof:
+                self.before, self.after = self.unread_text, TIMEOUT
+                raise TIMEOUT(f"the next {size} characters did not come in time")
+        return self.take(size)
+
     # ------------------------------------------------------------------------ writing
     def send(self, text: Any, *, secret: bool = False, timeout: float | None = -1) -> int:  # noqa: ANN401 -- bytes or str
         """Type; returns the number of bytes. Of a `secret` text nothing is logged.
@@ -114,12 +127,14 @@ class Spawn(Intake):
         """
         if self.delaybeforesend is not None:
             time.sleep(self.delaybeforesend)
-        data, until = self._begin(text, secret=secret, timeout=timeout)
-        rest = data
-        while rest := self._push(rest, secret=secret):
-            found = self._poll(select.POLLIN | select.POLLOUT, turn(until))
-            if not found & select.POLLOUT:
+        try:
+            data, until = self._begin(text, secret=secret, timeout=timeout)
+            rest = data
+            while rest := self._push(rest, secret=secret):
                 self._check_room(until, len(rest))
+                self._poll(select.POLLIN | select.POLLOUT, turn(until))
+        except ExpectEOF:
+            raise _nobody_reads(self.how_ended()) from None
         return len(data)
 
     async def send_async(
@@ -132,11 +147,14 @@ class Spawn(Intake):
         """send(), while other tasks of the event loop go on."""
         if self.delaybeforesend is not None:
             await asyncio.sleep(self.delaybeforesend)
-        data, until = self._begin(text, secret=secret, timeout=timeout)
-        rest = data
-        while rest := self._push(rest, secret=secret):
-            self._check_room(until, len(rest))
-            await asyncio.sleep(ROOM_S)
+        try:
+            data, until = self._begin(text, secret=secret, timeout=timeout)
+            rest = data
+            while rest := self._push(rest, secret=secret):
+                self._check_room(until, len(rest))
+                await asyncio.sleep(ROOM_S)
+        except ExpectEOF:
+            raise _nobody_reads(await self.await_ending()) from None
         return len(data)
 
     def _begin(
@@ -150,7 +168,7 @@ class Spawn(Intake):
         text = self._coerce_send_string(text)
         if self.flag_eof:
             # The kernel would take it, for nobody to read.
-            raise self._nobody_reads()
+            raise _nobody_reads()
         if not secret:
             self._log(text, "send")
         limit = self.timeout if timeout == -1 else timeout
@@ -159,27 +177,20 @@ class Spawn(Intake):
 
     def _push(self, rest: memoryview, *, secret: bool) -> memoryview:
         """Type what is taken now; what is left."""
-        try:
-            while rest:
-                written = self._open().write_some(bytes(rest[:WRITE_BYTES]), secret=secret)
-                if not written:
-                    return rest
-                rest = rest[written:]
-        except ExpectEOF:
-            raise self._nobody_reads() from None
+        while rest:
+            written = self._open().write_some(bytes(rest[:WRITE_BYTES]), secret=secret)
+            if not written:
+                return rest
+            rest = rest[written:]
         return rest
 
     def _check_room(self, until: float | None, missing: int) -> None:
         """The program may wait for its reader, have ended, or not read at all."""
-        if not self.absorb() and (self.flag_eof or self.terminal.ended()):
-            raise self._nobody_reads()
+        if not self.absorb() and (self.flag_eof or self._ending()):
+            raise _nobody_reads()
         if is_over(until):
             why = f"{missing} bytes were not read in time"
             raise ExpectTimeout("the program does not read what is typed", why=why)
-
-    def _nobody_reads(self) -> ExpectEOF:
-        what = "nothing can be typed: the program has ended"
-        return ExpectEOF(what, why=self.terminal.ended())
 
     def sendline(self, text: Any = "") -> int:  # noqa: ANN401 -- bytes or str
         """Type a line and its end."""
@@ -212,3 +223,7 @@ class Spawn(Intake):
 
     def _as_sent(self, data: bytes) -> Any:  # noqa: ANN401 -- bytes or str
         return data if self.encoding is None else data.decode("latin-1")
+
+
+def _nobody_reads(ending: str = "") -> ExpectEOF:
+    return ExpectEOF("nothing can be typed: the program has ended", why=ending)

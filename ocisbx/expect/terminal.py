@@ -9,7 +9,9 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from ocisbx.expect.expecting import AsyncExpect, Expect, _Face
+from ocisbx.expect.intake import check_encoding
 from ocisbx.expect.waiting import is_over, left, turn
+from ocisbx.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,6 +28,11 @@ class _Held(_Face):
     """What both twins share: the container."""
 
     raw: ContainerTerminal
+
+    def _hold(self, raw: ContainerTerminal, encoding: str | None) -> None:
+        """From now on its end is ours to wait for."""
+        self.raw = raw
+        super().__init__(raw, encoding=encoding)
 
     @property
     def id(self) -> str:
@@ -51,10 +58,23 @@ class Terminal(_Held, Expect):
     call `read_some`.
     """
 
-    def __init__(self, raw: ContainerTerminal, *, encoding: str | None = "utf-8") -> None:
-        """Without `encoding` all is bytes."""
-        self.raw = raw
-        super().__init__(raw, encoding=encoding)
+    def __init__(
+        self, begin: Callable[[], ContainerTerminal], *, encoding: str | None = "utf-8"
+    ) -> None:
+        """`begin` starts the program; without `encoding` all is bytes.
+
+        Raises:
+            ConfigError: there is no such encoding; nothing was started.
+            OcisbxError: what `begin` raises.
+        """
+        check_encoding(encoding)
+        raw = begin()
+        try:
+            self._hold(raw, encoding)
+        except BaseException:
+            # Nobody else knows of it.
+            raw.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -78,11 +98,13 @@ class Terminal(_Held, Expect):
             return None
         while self.spawn.absorb():
             pass
+        self.note_size()
         return self.raw.finish()
 
     def close(self) -> None:
         """End the program if it still runs (SIGTERM, the grace, SIGKILL); idempotent. What was not
         read by then is lost. Raises OcisbxError: ocisbx or the runtime failed."""
+        self.note_size()
         self.raw.close()
 
 
@@ -95,7 +117,8 @@ class AsyncTerminal(_Held, AsyncExpect):
     def __init__(
         self, begin: Callable[[], ContainerTerminal], *, encoding: str | None = "utf-8"
     ) -> None:
-        """`begin` starts the program, in a thread."""
+        """`begin` starts the program, in a thread. Raises ConfigError: no such encoding."""
+        check_encoding(encoding)
         self._begin = begin
         self._encoding = encoding
 
@@ -103,15 +126,13 @@ class AsyncTerminal(_Held, AsyncExpect):
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Self:
-        beginning = asyncio.ensure_future(asyncio.to_thread(self._begin))
+        raw = await whole(self._begin, undo=lambda raw: raw.close())
         try:
-            self.raw = await asyncio.shield(beginning)
-        except asyncio.CancelledError:
-            # Once begun, nobody else would end its container.
-            self.raw = await beginning
-            await self.close()
+            self._hold(raw, self._encoding)
+        except BaseException:
+            # As Terminal's.
+            await whole(raw.close)
             raise
-        super().__init__(self.raw, encoding=self._encoding)
         self._ended = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -139,11 +160,17 @@ class AsyncTerminal(_Held, AsyncExpect):
             pause_s = min(READ_S, turn(until))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), pause_s)
-        while self.spawn.absorb():
+        while not self.spawn.flag_eof:
+            # Where another task waits for output the rest of it is that task's, if it wants it.
+            if not self.spawn.absorb():
+                self.spawn.wake()
             await asyncio.sleep(0)
+        self.note_size()
         # Taking the container away takes a while.
         return await asyncio.shield(asyncio.to_thread(self.raw.finish))
 
     async def close(self) -> None:
-        """As Terminal.close."""
-        await asyncio.shield(asyncio.to_thread(self.raw.close))
+        """As Terminal.close; a task that looks for something is told the end of the output."""
+        self.note_size()
+        self.spawn.end_reading()
+        await whole(self.raw.close)

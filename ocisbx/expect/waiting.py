@@ -26,18 +26,29 @@ def turn(until: float | None) -> float:
     return LOOK_S if seconds is None else min(LOOK_S, seconds)
 
 
-async def readable(descriptor: int, timeout_s: float) -> bool:
-    """Whether there is something to read by then; the event loop has one reader of a descriptor."""
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(descriptor, _settle, ready)
-    try:
-        await asyncio.wait([ready], timeout=timeout_s)
-    finally:
-        loop.remove_reader(descriptor)
-    return ready.done()
+class Waiter:
+    """A wait of one task for something to read; the event loop has one reader of a descriptor.
 
+    Who closes the descriptor ends the wait before, in the loop: its number may be another
+    terminal's at once, of which the loop would hear nothing.
+    """
 
-def _settle(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._woken: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(descriptor, self.wake)
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Whether there is something to read, or the wait was ended, by then."""
+        try:
+            await asyncio.wait([self._woken], timeout=timeout_s)
+            return self._woken.done()
+        finally:
+            self.wake()
+
+    def wake(self) -> None:
+        """End the wait, and let go of the descriptor."""
+        if not self._woken.done():
+            self._loop.remove_reader(self._descriptor)
+            self._woken.set_result(None)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from ocisbx.running import AsyncRunning, reached
 from ocisbx.session.session import Session
+from ocisbx.whole import whole
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from ocisbx.background.container import Container
     from ocisbx.config import SandboxConfig
     from ocisbx.expect.terminal import AsyncTerminal
     from ocisbx.result import RunResult
-
-T = TypeVar("T")
 
 
 class AsyncSession:
@@ -39,7 +38,7 @@ class AsyncSession:
     @classmethod
     async def find(cls, given: str) -> Self:
         """As `Session.find`."""
-        return cls._of(await _whole(partial(Session.find, given)))
+        return cls._of(await whole(partial(Session.find, given)))
 
     async def __aenter__(self) -> Self:
         try:
@@ -70,7 +69,7 @@ class AsyncSession:
 
     async def open(self) -> None:
         """As `Session.open`."""
-        await _whole(self._session.open)
+        await whole(self._session.open)
 
     async def run(
         self,
@@ -81,7 +80,7 @@ class AsyncSession:
     ) -> RunResult:
         """As `Session.run`; callbacks are called in another thread."""
         begin = partial(self._session.begin, command, timeout_s=timeout_s, **options)
-        running = await _whole(begin, undo=lambda running: running.__exit__())
+        running = await whole(begin, undo=lambda running: running.__exit__())
         end = asyncio.ensure_future(reached(running.at_end))
         try:
             await asyncio.shield(end)
@@ -111,11 +110,11 @@ class AsyncSession:
 
     async def put(self, source: str | os.PathLike[str], target: str) -> None:
         """As `Session.put`."""
-        await _whole(partial(self._session.put, source, target))
+        await whole(partial(self._session.put, source, target))
 
     async def get(self, source: str, target: str | os.PathLike[str]) -> None:
         """As `Session.get`."""
-        await _whole(partial(self._session.get, source, target))
+        await whole(partial(self._session.get, source, target))
 
     def child(self, config: SandboxConfig | None = None, **options: Any) -> AsyncSession:  # noqa: ANN401 -- typed where they arrive
         """As `Session.child`."""
@@ -123,28 +122,16 @@ class AsyncSession:
 
     async def children(self) -> list[Container]:
         """As `Session.children`."""
-        return await _whole(self._session.children)
+        return await whole(self._session.children)
 
     async def end_child(self, given: str) -> None:
         """As `Session.end_child`."""
-        await _whole(partial(self._session.end_child, given))
+        await whole(partial(self._session.end_child, given))
 
     async def close(self) -> None:
         """As `Session.close`."""
-        await _whole(self._session.close)
+        await whole(self._session.close)
 
     async def end(self) -> None:
         """As `Session.end`."""
-        await _whole(self._session.end)
-
-
-async def _whole(act: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
-    """Do it in a thread, and be cancelled only when it is done; `undo` what came of it then."""
-    doing: Awaitable[T] = asyncio.ensure_future(asyncio.to_thread(act))
-    try:
-        return await asyncio.shield(doing)
-    except asyncio.CancelledError:
-        made = await doing
-        if undo is not None:
-            await asyncio.to_thread(undo, made)
-        raise
+        await whole(self._session.end)

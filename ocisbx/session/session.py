@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Call
@@ -255,7 +256,7 @@ class Session:
         """
         from ocisbx.expect.terminal import Terminal  # noqa: PLC0415 -- pexpect, for terminals only
 
-        return Terminal(self.hold(command, **options), encoding=encoding)
+        return Terminal(partial(self.hold, command, **options), encoding=encoding)
 
     def hold(
         self,

@@ -112,15 +112,6 @@ class ContainerTerminal:
         """How the program ended; None before that. Never waits."""
         return self._program.ending()
 
-    def ended(self) -> str:
-        """How the program ended, in words; empty before that. One whose output has ended is given
-        a moment to end."""
-        if not self.is_over:
-            return ""
-        self._program.wait(LOOK_S)
-        ending = self._program.ending()
-        return "" if ending is None else ending.how
-
     def resize(self, rows: int, columns: int) -> None:
         """The foreground gets SIGWINCH.
 

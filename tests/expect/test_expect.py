@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pexpect import EOF, TIMEOUT
@@ -18,6 +18,7 @@ from tests.box import eventually
 from tests.expect.programs import driven, program, python
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 WAIT_S = 20.0
@@ -37,7 +38,7 @@ def test_a_prompt_is_answered_and_the_end_is_told() -> None:
         assert raised.value.what == "the output ended before 'more' appeared"
         assert raised.value.why.endswith("there was no output")
         # The terminal hangs up a moment before the program is gone.
-        assert eventually(lambda: terminal.spawn.terminal.ended() == "exited with code 3")
+        assert terminal.spawn.how_ended() == "exited with code 3"
         # Again, at once, and as pexpect's constant.
         assert terminal.expect(["more", EOF], WAIT_S) == 1
         with pytest.raises(TerminalError, match="the program has ended"):
@@ -227,7 +228,7 @@ def test_keys_reach_the_program_as_from_a_keyboard() -> None:
         terminal.expect("up", WAIT_S)
         terminal.sendcontrol("c")
         assert terminal.expect(EOF, WAIT_S) == 0
-        assert eventually(lambda: terminal.spawn.terminal.ended() == "was killed by signal 2")
+        assert terminal.spawn.how_ended() == "was killed by signal 2"
     with driven("cat") as terminal:
         terminal.sendeof()
         assert terminal.expect(EOF, WAIT_S) == 0
@@ -304,3 +305,41 @@ def test_a_signal_without_anybody_in_the_foreground_is_an_error(number: int) -> 
         os.close(controller)
         signal.signal(number, before)
     assert came == []
+
+
+def test_the_end_and_the_time_stand_for_themselves_on_the_screen_too() -> None:
+    with driven("sh", "-c", "echo here; read x") as terminal:
+        assert terminal.expect_screen([EOF, "here"], WAIT_S) == 1
+        assert terminal.screen_match[0] == "here"
+        assert terminal.expect_screen(["never", EOF, TIMEOUT], 0.1) == 2
+        matches = [terminal.screen_match]
+        with pytest.raises(ExpectTimeout, match="'never' or EOF did not appear"):
+            terminal.expect_screen(["never", EOF], 0)
+        matches.append(terminal.screen_match)
+        terminal.sendline()
+        assert terminal.expect_screen(["never", EOF, TIMEOUT], WAIT_S) == 1
+        assert [*matches, terminal.screen_match] == [TIMEOUT, None, EOF]
+        with pytest.raises(ExpectEOF, match="before 'never' or TIMEOUT appeared"):
+            terminal.expect_screen(["never", TIMEOUT], WAIT_S)
+
+
+def test_what_was_typed_as_a_secret_stands_in_no_error_though_it_is_looked_for() -> None:
+    secret = "tiger. 5%"
+    with driven("cat") as terminal:
+        terminal.sendline(secret, secret=True)
+        terminal.expect_exact([f"{secret}\r\n{secret}\r\n"], WAIT_S)
+        looks: list[tuple[Callable[..., int], Any]] = [
+            (terminal.expect_exact, secret),
+            (terminal.expect_exact, f"is {secret}!"),
+        ]
+        for pattern in (f"{secret}x", re.escape(secret) + "x", re.compile(re.escape(secret) + "x")):
+            looks += [(terminal.expect, pattern), (terminal.expect_screen, pattern)]
+        for look, sought in looks:
+            with pytest.raises(ExpectTimeout) as raised:
+                look([sought, "never"], 0)
+            assert "[secret]" in raised.value.what
+            assert "tiger" not in str(raised.value)
+    with driven("cat", encoding=None) as terminal:
+        terminal.sendline(secret.encode(), secret=True)
+        with pytest.raises(ExpectTimeout, match=r"^'\[secret\]!' did not appear"):
+            terminal.expect_exact(f"{secret}!".encode(), 0)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from pathlib import Path
 
+import psutil
 import pytest
 
-from ocisbx import AsyncSession, ConfigError, InvalidState, Session, Unsupported
+from ocisbx import AsyncSession, ConfigError, ExpectEOF, InvalidState, Session, Unsupported
+from ocisbx.background.container import Container
 from tests.box import Box, eventually
 from tests.sessions.conftest import ABLE
 
@@ -72,6 +77,38 @@ def test_how_else_it_ends(house: Box) -> None:
             result = terminal.wait(20)
             assert result is not None
             assert result.signal == 9
+
+
+def first_process(session: Session) -> int:
+    """Of the container; its process 1, as the host numbers it."""
+    supervisor = Container.find(session.id).record.supervisor.pid
+    (found,) = (
+        one.pid
+        for one in psutil.Process(supervisor).children(recursive=True)
+        if Path(f"/proc/{one.pid}/status").read_text().partition("NSpid:")[2].split("\n")[0][-2:]
+        == "\t1"
+    )
+    return found
+
+
+def test_one_that_never_got_its_terminal_has_ended_all_the_same(house: Box) -> None:
+    with house.session(grace_s=0) as session:
+        pid = first_process(session)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with session.spawn(["true"], timeout_s=0.3) as terminal:
+                with pytest.raises(ExpectEOF):
+                    terminal.expect("never", timeout_s=20)
+                assert terminal.read_some() == ""
+                assert terminal.screen().text.strip() == ""
+                result = terminal.wait(20)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert result is not None
+        assert result.termination == "timed_out"
+        with pytest.raises(ConfigError, match="is not an encoding"):
+            session.spawn(["true"], encoding="no-such")
+        assert session.run(["true"]).exit_code == 0
 
 
 def test_the_session_ends_before_it(house: Box) -> None:
