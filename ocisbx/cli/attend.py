@@ -35,7 +35,7 @@ class InPlace:
         with Attending(self._terminal, handle) as attending:
             with attending.sit(size_of(STDOUT)) as attached:
                 parting = Relay(attached, DetachKeys(), types=True, beside=attending).run()
-            if parting is Parting.GONE:
+            if parting is Parting.GONE and not attending.is_over:
                 handle.give_up("the person's terminal was hung up")
                 return
             attending.leave()

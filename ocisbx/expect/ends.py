@@ -28,6 +28,9 @@ class RawTerminal(Protocol):
         """Type as much as goes; how many bytes that were, 0: none now. Of a `secret` nothing may be
         recorded. Raises ExpectEOF: the program has ended; TerminalError: it is closed."""
 
+    def conceal(self, secret: str) -> None:
+        """This is not to be recorded either where the program prints it."""
+
     def resize(self, rows: int, columns: int) -> None:
         """Set the size; the program hears SIGWINCH."""
 
@@ -60,6 +63,9 @@ class Descriptor(NamedTuple):
         if written is None:
             raise ExpectEOF("the program has ended, nobody reads what is typed")
         return written
+
+    def conceal(self, secret: str) -> None:
+        """Nothing is recorded."""
 
     def resize(self, rows: int, columns: int) -> None:
         """Set the size. Raises ConfigError, TerminalError."""

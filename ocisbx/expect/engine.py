@@ -17,6 +17,7 @@ from ocisbx.expect.handover import Handle
 from ocisbx.expect.params import load_params
 from ocisbx.expect.patterns import compile_pattern
 from ocisbx.expect.report import MAX_SHOWN, Outcome, ScriptReport, StepReport
+from ocisbx.expect.shown import Shown, no_capture
 from ocisbx.expect.template import joined, parse_template
 
 if TYPE_CHECKING:
@@ -112,7 +113,10 @@ class Engine:
         self._params = load_params(script, params)
         for secret in self._secrets.values():
             face.hidden.add(secret)
-        self._capture: Callable[[str], str] = _no_capture
+        self._capture: Callable[[str], str] = no_capture
+        # The same for who reads it.
+        self._message_capture: Callable[[str], str] = no_capture
+        self._shown = Shown(face.hidden)
         self._private = False
         self.reports: list[StepReport] = []
         self.outcome: Outcome | None = None
@@ -166,8 +170,6 @@ class Engine:
         outcome: Outcome | Literal["next"],
         why: str,
     ) -> None:
-        mask = self._face.hidden.mask
-        before = mask(progress.before)
         spawn = self._face.spawn
         ending = spawn.terminal.ending() if spawn.flag_eof else None
         self.reports.append(
@@ -177,10 +179,10 @@ class Engine:
                 kind=step.kind,
                 outcome=outcome,
                 why=why,
-                matches=tuple((index, mask(text)) for index, text in progress.matches),
-                groups=tuple(group and mask(group) for group in progress.groups),
-                before=before[-MAX_SHOWN:],
-                before_truncated=progress.truncated or len(before) > MAX_SHOWN,
+                matches=tuple(progress.matches),
+                groups=progress.groups,
+                before=progress.before[-MAX_SHOWN:],
+                before_truncated=progress.truncated or len(progress.before) > MAX_SHOWN,
                 typed=progress.typed,
                 program_exit_code=None if ending is None else ending.exit_code,
                 duration_s=round(time.monotonic() - progress.began, 6),
@@ -190,9 +192,13 @@ class Engine:
     def _last_output(self, progress: _Progress, step: models.Step | None = None) -> None:
         spawn = self._face.spawn
         typing = isinstance(step, (models.Send, models.SendLine, models.SendControl))
-        before = spawn.unread_text if typing else spawn.before
-        progress.before = PRIVATE if self._private else before or ""
-        progress.truncated = spawn.before_truncated
+        before = (spawn.unread_text if typing else spawn.before) or ""
+        self._keep_before(progress, before)
+
+    def _keep_before(self, progress: _Progress, before: str, after: str = "") -> None:
+        shown, is_cut = self._shown.before(before, after)
+        progress.before = PRIVATE if self._private else shown
+        progress.truncated = self._face.spawn.before_truncated or is_cut
 
     # ------------------------------------------------------------------------ steps
     def _step(
@@ -286,7 +292,7 @@ class Engine:
         template = parse_template(case.message or "")
         if private and template.captures:
             return PRIVATE
-        return self._face.hidden.mask_filled(template.fill(self._capture, {}, self._params))
+        return self._face.hidden.mask_filled(template.fill(self._message_capture, {}, self._params))
 
     def _answer(self, case: models.Case, progress: _Progress) -> Generator[Operation, Any, None]:
         if case.answer is not None:
@@ -328,23 +334,23 @@ class Engine:
         face = self._face
         match: Any = face.screen_match if on_screen else face.spawn.match
         private = self._private
-        if not on_screen:
-            self._last_output(progress)
-            self._private = False
         if match in (EOF, TIMEOUT):
+            if not on_screen:
+                self._last_output(progress)
+                self._private = False
             progress.matches.append((index + 1, ""))
-            progress.groups, self._capture = (), _no_capture
+            progress.groups, self._capture, self._message_capture = (), no_capture, no_capture
             return
-        progress.matches.append((index + 1, PRIVATE if private else match[0]))
-        progress.groups = () if private else match.groups()
-
-        def capture(name: str) -> str:
-            try:
-                return match[int(name) if name.isdigit() else name] or ""
-            except IndexError:
-                raise _unknown(name) from None
-
-        self._capture = capture
+        if on_screen:
+            told = self._shown.seen(match)
+        else:
+            before = face.spawn.before or ""
+            self._keep_before(progress, before, match.string[match.start() :])
+            told = self._shown.taken(match, before)
+            self._private = False
+        progress.matches.append((index + 1, PRIVATE if private else told.text))
+        progress.groups = () if private else told.groups
+        self._capture, self._message_capture = told.capture, told.shown
 
 
 def _with_ending(text: str, ending: Ending | None) -> str:
@@ -358,11 +364,3 @@ def _case_pattern(case: models.Case) -> Any:  # noqa: ANN401 -- a Pattern, EOF o
     if case.timeout:
         return TIMEOUT
     return compile_pattern(re.escape(case.exact) if case.exact is not None else case.expect or "")
-
-
-def _no_capture(name: str) -> str:
-    raise _unknown(name)
-
-
-def _unknown(name: str) -> ConfigError:
-    return ConfigError(f"the last match captured no ${{{name}}}")

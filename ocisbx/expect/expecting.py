@@ -43,7 +43,7 @@ class _Face:
     ) -> None:
         """A program at the other end of `terminal`; without `encoding` all is bytes."""
         self.spawn = Spawn(terminal, encoding=encoding)
-        self.hidden = Hidden()
+        self.hidden = Hidden(self.spawn.terminal.conceal)
         # What an author wrote in a script is no secret, though it looks like one of its secrets.
         self.typed = Hidden()
         self._sought: OnScreen | None = None

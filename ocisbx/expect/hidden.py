@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from ocisbx.documents import read_file
 from ocisbx.errors import ConfigError
 from ocisbx.expect.template import check_line
+from ocisbx.terminal.veil import MASK, pattern_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ocisbx.expect.script import Script
     from ocisbx.expect.template import Filled
 
 # A line of a terminal in canonical mode, with its end (N_TTY_BUF_SIZE).
 MAX_BYTES = 4095
-MASK = "[secret]"
-# How a screen, or readline, goes on in the next line.
-BREAK = r"(?: ?[\r\n]+)?"
+# What of a text can belong to a secret that ends after it, or begins before.
+CONTEXT = 4 * MAX_BYTES
 
 
 class Hidden:
@@ -30,7 +30,9 @@ class Hidden:
     unreadable, and tell the letter.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, also: Callable[[str], None] = lambda _: None) -> None:
+        """`also` is told each of them."""
+        self._also = also
         self._texts: set[str] = set()
         self._any: re.Pattern[str] | None = None
 
@@ -38,14 +40,17 @@ class Hidden:
         """From now on `text` is masked; the end of a line is no part of it."""
         if stripped := text.strip("\r\n"):
             self._texts.add(stripped)
-            # The longest first: one may be the beginning of another. All at once: one may be a part
-            # of the mask.
-            several = sorted(self._texts, key=len, reverse=True)
-            self._any = re.compile("|".join(BREAK.join(map(re.escape, one)) for one in several))
+            self._any = re.compile(pattern_of(self._texts))
+            self._also(stripped)
 
     def mask(self, text: str) -> str:
         """`text` without secrets, also where a terminal broke the line in the middle of one."""
         return text if self._any is None else self._any.sub(MASK, text)
+
+    def mask_parts(self, whole: str, spans: Iterable[tuple[int, int]]) -> list[str]:
+        """These parts of `whole`; of a secret that a part cuts through nothing is shown either."""
+        found = [] if self._any is None else [match.span() for match in self._any.finditer(whole)]
+        return [_without(whole, found, begin, end) for begin, end in spans]
 
     def mask_filled(self, pieces: Iterable[Filled]) -> str:
         """The pieces as one text, without the secrets of which any part came from the program."""
@@ -68,6 +73,14 @@ class Hidden:
         """The last `count` characters, masked before they are cut."""
         masked = self.mask(text)
         return masked if len(masked) <= count else "..." + masked[-count:]
+
+
+def _without(whole: str, found: Iterable[tuple[int, int]], begin: int, end: int) -> str:
+    shown, done = "", begin
+    for start, stop in found:
+        if start < end and begin < stop:
+            shown, done = shown + whole[done : max(done, start)] + MASK, stop
+    return shown + whole[done:end]
 
 
 def load_secrets(script: Script, environment: Mapping[str, str]) -> dict[str, str]:

@@ -163,6 +163,16 @@ class ContainerTerminal:
             self._transcript.typed(data[:written], hidden=hidden)
         return written
 
+    def conceal(self, secret: str) -> None:
+        """From now on no transcript tells this, where the program prints it neither."""
+        if self._transcript is not None:
+            self._transcript.conceal(secret)
+
+    def set_private(self, *, private: bool) -> None:
+        """While a person types what is printed is in no transcript: their keys are echoed."""
+        if self._transcript is not None:
+            self._transcript.set_private(private=private)
+
     def signal(self, number: int) -> None:
         """Signal the program's process; silent when it has ended."""
         self._program.signal(number)

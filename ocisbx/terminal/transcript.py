@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ocisbx.errors import ConfigError
+from ocisbx.terminal.veil import Veil
 from ocisbx.values import show
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 # In place of what was typed and not shown: its length is not told either.
 HIDDEN: Final = "input was hidden"
+# Who types in private is shown it.
+PRIVATE: Final = "output was hidden"
 
 
 class Recorder(Protocol):
@@ -62,6 +65,8 @@ class Transcript:
         self._shown = codecs.getincrementaldecoder("utf-8")("replace")
         self._typed = codecs.getincrementaldecoder("utf-8")("replace")
         self._is_hidden = False
+        self._is_private = False
+        self._veil = Veil()
         self._write(
             {
                 "version": 2,
@@ -74,7 +79,20 @@ class Transcript:
 
     def shown(self, data: bytes | memoryview) -> None:
         """The program printed this."""
-        self._event("o", self._shown.decode(bytes(data)))
+        text = self._shown.decode(bytes(data))
+        if not self._is_private:
+            self._event("o", self._veil.pass_on(text))
+
+    def conceal(self, secret: str) -> None:
+        """From now on this is left out of what is shown."""
+        self._veil.add(secret)
+
+    def set_private(self, *, private: bool) -> None:
+        """Until it is called again with False, nothing is kept but that there was something."""
+        if private and not self._is_private:
+            self._event("o", self._veil.rest())
+            self._event("m", PRIVATE)
+        self._is_private = private
 
     def typed(self, data: bytes | memoryview, *, hidden: bool) -> None:
         """This was typed; `hidden`: nothing of it may be told but that there was some."""
@@ -90,6 +108,8 @@ class Transcript:
 
     def close(self) -> None:
         """Idempotent."""
+        if self._fd >= 0:
+            self._event("o", self._veil.rest())
         descriptor, self._fd = self._fd, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -27,6 +27,36 @@ ASK = """
 """
 
 
+@pytest.mark.parametrize(
+    ("patterns", "told"),
+    [
+        # Of one that a match ends in, or begins in, nothing is left beside it.
+        ([r"\$ ?", r"\n"], [("[secret]", "[secret]"), ("[secret]\r", "\n")]),
+        ([r"(?P<one>a..)(.+)\r\n"], [("", "[secret]\r\n")]),
+        ([r"def"], [("[secret]", "[secret]")]),
+        ([r"e(?=f)", r"(?<=f)\r"], [("[secret]", "[secret]"), ("[secret]", "\r")]),
+    ],
+)
+def test_a_match_that_cuts_through_a_secret(
+    patterns: list[str], told: list[tuple[str, str]]
+) -> None:
+    steps: list[dict[str, Any]] = [
+        {"cases": [{"expect": one, "action": "next", "message": "${0}"}]} for one in patterns
+    ]
+    report = carry_out(python("print('abc$def'); input()"), steps, secrets={"pass": "abc$def"})
+    assert [(step.before, step.matches[0][1]) for step in report.steps] == told, report
+    groups = [group for step in report.steps for group in step.groups]
+    assert groups == ["[secret]" for _ in groups]
+
+
+def test_a_message_tells_no_part_of_a_secret() -> None:
+    case = {"expect": "(a..)(?P<rest>.+)\r", "action": "fail", "message": "${1}-${rest}"}
+    report = carry_out(
+        python("print('abc$def'); input()"), [{"cases": [case]}], secrets={"pass": "abc$def"}
+    )
+    assert report.message == "[secret]-[secret]"
+
+
 def test_every_kind_of_step() -> None:
     source = """
         import os, signal, sys
@@ -140,10 +170,10 @@ def test_what_the_author_wrote_is_no_secret() -> None:
     assert (report.message, report.why) == ("a card, please", "nobody is there to type")
 
 
-def test_a_secret_that_several_captures_come_to_is_masked() -> None:
+def test_captures_that_come_to_a_secret_are_masked() -> None:
     case = {"expect": "(cor)(rect)", "action": "fail", "message": "x${1}${2}y"}
     report = carry_out(("echo", "correct"), [{"cases": [case]}], secrets={"pass": "correct"})
-    assert report.message == "x[secret]y"
+    assert report.message == "x[secret][secret]y"
 
 
 def test_a_secret_is_not_typed_where_it_would_be_shown() -> None:

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ocisbx.errors import ConfigError
-from ocisbx.expect.hidden import MASK, Hidden
+from ocisbx.expect.hidden import Hidden
 from ocisbx.expect.template import Filled, check_line, joined, parse_template
+from ocisbx.terminal.veil import MASK
 
 PLAIN = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=20)
 HOSTILE = st.one_of(PLAIN, st.sampled_from(["${secret:key}", "${1}", "$$", "$", "${", "}"]))

@@ -60,7 +60,9 @@ def script(box: Box) -> Path:
 
 def test_in_place(box: Box, script: Path) -> None:
     script.write_text(SCRIPT.replace("welcome me, 24 80", "welcome me, 30 90"))
-    with Seat(box, "expect", "--json", "--runtime", box.runtime.path, str(script)) as seat:
+    cast = box.base / "cast"
+    options = ("--json", "--transcript", str(cast), "--runtime", box.runtime.path)
+    with Seat(box, "expect", *options, str(script)) as seat:
         seat.wait_for(b"the password, please\r\n  ctrl-p,ctrl-q")
         # The line at which the program waits.
         seat.wait_for(b"Password: ")
@@ -78,6 +80,11 @@ def test_in_place(box: Box, script: Path) -> None:
     assert "s3cret" not in text
     # What came while they typed is in no report.
     assert "welcome" not in report["steps"][2]["before"]
+    # Nor in the transcript, where an echo would tell what they type.
+    kept = cast.read_text()
+    assert "welcome" not in kept
+    assert "s3cret" not in kept
+    assert kept.index("Password: ") < kept.index("output was hidden") < kept.index("x is done")
     assert box.left() == []
 
 

@@ -318,3 +318,15 @@ def test_a_transcript_leaves_out_what_is_called_secret(box: Box) -> None:
         terminal.sendline("hide!", secret=True)
         assert terminal.read(timeout_s=20) == ""
     assert "hide" not in path.read_text()
+
+
+def test_a_transcript_leaves_out_what_is_called_secret_where_it_is_echoed(box: Box) -> None:
+    path = box.base / "cast"
+    script = "printf '? '; read a; echo \"$a and $a\""
+    with box.sandbox().spawn(["sh", "-c", script], transcript=str(path)) as terminal:
+        until(terminal, "? ")
+        terminal.sendline("hunter2", secret=True)
+        assert terminal.read(timeout_s=20) == "hunter2\r\nhunter2 and hunter2\r\n"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    shown = "".join(data for _, code, data in lines[1:] if code == "o")
+    assert shown == "? [secret]\r\n[secret] and [secret]\r\n"
