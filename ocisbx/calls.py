@@ -15,7 +15,7 @@ from ocisbx.errors import CgroupError, InvalidState, OcisbxError
 from ocisbx.outcome import Failure
 from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
-from ocisbx.values import check_command, utc_text
+from ocisbx.values import check_command, check_env, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -118,7 +118,7 @@ def given_call(
     return Call(
         argv=check_command(command, shell=shell),
         environment=os.environ,
-        extra_environment=env or {},
+        extra_environment=check_env(env),
         stdin=check_input(input),
         on_stdout=on_stdout,
         on_stderr=on_stderr,

@@ -11,7 +11,7 @@ from ocisbx.backends.base import Call
 from ocisbx.calls import Renewal, Waiting, run_plan
 from ocisbx.capture import check_input
 from ocisbx.probe.processes import handle_of
-from ocisbx.values import check_command
+from ocisbx.values import check_command, check_env
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -205,7 +205,7 @@ class Sandbox:
 
         call = self._call(command, shell=shell, name=name)
         checked = check_size(*size)
-        call = call._replace(size=checked, holds_terminal=True, extra_environment=env or {})
+        call = call._replace(size=checked, holds_terminal=True, extra_environment=check_env(env))
         # Read once, as in `resolve`.
         terminals = self._terminals
         if terminals is None:

@@ -166,6 +166,14 @@ def check_env_name(value: object) -> str:
     return text
 
 
+def check_env(variables: Mapping[str, str] | None) -> dict[str, str]:
+    """The variables of one call."""
+    return {
+        check_env_name(name): check_text(value, f"the variable {name}")
+        for name, value in (variables or {}).items()
+    }
+
+
 def parse_env(value: object) -> tuple[str, str | None]:
     """`K=V` gives (K, V); `K` gives (K, None): the caller's value is forwarded."""
     name, equals, content = check_text(value, "an environment variable").partition("=")

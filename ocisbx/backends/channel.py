@@ -146,11 +146,15 @@ class InitChannel:
         """
         assert self._socket is not None
         if self._tie < 0:
-            theirs, self._tie = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            theirs, ours = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 wire.send_tie(self._socket, theirs)
+            except BaseException:
+                os.close(ours)
+                raise
             finally:
                 os.close(theirs)
+            self._tie = ours
         return self._socket.fileno()
 
     def end_sending(self) -> None:

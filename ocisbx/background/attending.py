@@ -29,8 +29,8 @@ class Attending:
     """While it is open `ocisbx attach ID` finds the terminal. The step is done when somebody leaves
     by their keys, and when the program has ended.
 
-    Nothing that is typed or printed meanwhile is in the terminal's transcript; what is printed goes
-    on to the script.
+    Nothing that is typed passes through the terminal's transcript; what is printed goes on to the
+    script.
     """
 
     def __init__(self, terminal: Terminal, handle: Handle) -> None:
@@ -63,7 +63,6 @@ class Attending:
             stack.callback(self._people.close)
             self._events.watch(self._raw.fileno(), self._read)
             self._control = Control(terminal.id, self._events, self._answer)
-            self._raw.set_private(private=True)
             stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -73,7 +72,6 @@ class Attending:
         self._people.close(self._why or "nobody is waited for any more")
         self._control.close()
         self._events.close()
-        self._raw.set_private(private=False)
         if not self._raw.is_over:
             self._resize(self._size)
 

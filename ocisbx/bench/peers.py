@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import tarfile
+import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     Argv = Callable[[Job, Sequence[str]], list[str]]
 
 PATH = command.ENVIRONMENT["PATH"]
+_building = threading.Lock()
 # The merged /usr: what else a root of the host's programs needs (hier(7)).
 LINKS = {name: f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64")}
 # Programs find libraries and each other through these.
@@ -103,12 +105,14 @@ def srt_argv(job: Job, payload: Sequence[str]) -> list[str]:
 def skeleton(job: Job) -> str:
     """A root without anything but mount points and the links of a merged /usr."""
     root = f"{job.scratch}/root"
-    if not os.path.isdir(root):
-        for name in ("usr", "proc", "sys", "dev", "tmp", "run", "var", "etc", "root"):
-            os.makedirs(f"{root}/{name}")
-        os.makedirs(root + job.workspace)
-        for name, target in LINKS.items():
-            os.symlink(target, f"{root}/{name}")
+    # All lanes ask for it, each in a thread of its own.
+    with _building:
+        if not os.path.isdir(root):
+            for name in ("usr", "proc", "sys", "dev", "tmp", "run", "var", "etc", "root"):
+                os.makedirs(f"{root}/{name}")
+            os.makedirs(root + job.workspace)
+            for name, target in LINKS.items():
+                os.symlink(target, f"{root}/{name}")
     return root
 
 

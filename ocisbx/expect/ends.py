@@ -31,6 +31,9 @@ class RawTerminal(Protocol):
     def conceal(self, secret: str) -> None:
         """This is not to be recorded either where the program prints it."""
 
+    def set_private(self, *, private: bool) -> None:
+        """Record nothing until it is called again with False."""
+
     def resize(self, rows: int, columns: int) -> None:
         """Set the size; the program hears SIGWINCH."""
 
@@ -65,6 +68,9 @@ class Descriptor(NamedTuple):
         return written
 
     def conceal(self, secret: str) -> None:
+        """Nothing is recorded."""
+
+    def set_private(self, *, private: bool) -> None:
         """Nothing is recorded."""
 
     def resize(self, rows: int, columns: int) -> None:

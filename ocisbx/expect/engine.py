@@ -292,7 +292,8 @@ class Engine:
         template = parse_template(case.message or "")
         if private and template.captures:
             return PRIVATE
-        return self._face.hidden.mask_filled(template.fill(self._message_capture, {}, self._params))
+        pieces = template.fill(self._message_capture, {}, self._params, typed=False)
+        return self._face.hidden.mask_filled(pieces)
 
     def _answer(self, case: models.Case, progress: _Progress) -> Generator[Operation, Any, None]:
         if case.answer is not None:
@@ -319,15 +320,22 @@ class Engine:
                     why = "the terminal shows what is typed: the secret was not typed"
                     raise _Stop("error", f"{why}; allow_echo = true types it nevertheless")
                 yield Pause(0.01)
+        # A capture may be one, too.
+        secret = secret or self._face.hidden.mask(keys) != keys
         yield Type(keys + end, secret, progress.left_s)
         progress.typed += 1
 
     def _hand_over(self, number: int, message: str) -> Generator[Operation, Any, None]:
-        self._private = True
+        self._set_private(private=True)
         handle = Handle(number, message, self._face.spawn.take_in)
         yield Handed(handle)
         if handle.state != "done":
             raise _Stop("needs_user", handle.why, message)
+
+    def _set_private(self, *, private: bool) -> None:
+        """Until the next match what is typed and printed is a person's: it stands nowhere."""
+        self._private = private
+        self._face.spawn.terminal.set_private(private=private)
 
     def _found(self, index: int, progress: _Progress, *, on_screen: bool = False) -> None:
         """File a match; what the next answers may take from it."""
@@ -337,7 +345,7 @@ class Engine:
         if match in (EOF, TIMEOUT):
             if not on_screen:
                 self._last_output(progress)
-                self._private = False
+                self._set_private(private=False)
             progress.matches.append((index + 1, ""))
             progress.groups, self._capture, self._message_capture = (), no_capture, no_capture
             return
@@ -347,7 +355,7 @@ class Engine:
             before = face.spawn.before or ""
             self._keep_before(progress, before, match.string[match.start() :])
             told = self._shown.taken(match, before)
-            self._private = False
+            self._set_private(private=False)
         progress.matches.append((index + 1, PRIVATE if private else told.text))
         progress.groups = () if private else told.groups
         self._capture, self._message_capture = told.capture, told.shown

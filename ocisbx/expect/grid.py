@@ -247,9 +247,9 @@ class Grid(Pen):
             self._write(0, (self.look,) * self.columns)
 
     def erase_in_display(self, how: int = 0) -> None:
-        """From the cursor on (0), up to it (1), or all (2, 3)."""
+        """From the cursor on (0), up to it (1), or all (2); 3 is what has scrolled off."""
         y, blank = self.y, (self.look,) * self.columns
-        if how in (2, 3):
+        if how == 2:
             self.wiped(self.rows)
             self.rows = [blank] * self.lines
         elif how == 0:

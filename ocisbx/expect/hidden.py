@@ -71,8 +71,9 @@ class Hidden:
 
     def tail(self, text: str, count: int) -> str:
         """The last `count` characters, masked before they are cut."""
-        masked = self.mask(text)
-        return masked if len(masked) <= count else "..." + masked[-count:]
+        masked = self.mask(text[-count - CONTEXT :])
+        is_cut = len(text) > count + CONTEXT or len(masked) > count
+        return "..." + masked[-count:] if is_cut else masked
 
 
 def _without(whole: str, found: Iterable[tuple[int, int]], begin: int, end: int) -> str:

@@ -10,7 +10,7 @@ from ocisbx.errors import ConfigError
 from ocisbx.expect.grid import Grid, for_each
 from ocisbx.expect.screen import Canvas, line_of
 from ocisbx.terminal.device import check_size
-from ocisbx.terminal.transcript import HIDDEN, PRIVATE
+from ocisbx.terminal.transcript import HIDDEN
 from ocisbx.values import show
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def play(lines: Iterable[bytes], name: str) -> Playback:
             paper.feed(data.encode(errors="replace"))
         elif code == "i":
             typed.append(Typed(at_s, data))
-        elif code == "m" and data in (HIDDEN, PRIVATE):
+        elif code == "m" and data == HIDDEN:
             typed.append(Typed(at_s, None))
         elif code == "r":
             paper.resize(*_size(data, f"{name}:{number}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
+from unicodedata import category
 
 from ocisbx.expect.grid import Grid, drawn_size, for_each, seen
 from ocisbx.expect.sequences import Sequences
@@ -118,7 +119,12 @@ def inert(text: str) -> str:
     """The text, in which nothing steers a terminal."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else REPLACEMENT for c in text)
+    return "".join(c if c.isprintable() else _stand_in(c) for c in text)
+
+
+def _stand_in(character: str) -> str:
+    # Other blanks (NBSP, the ideographic one) are nothing that can be printed to Python.
+    return " " if category(character) == "Zs" else REPLACEMENT
 
 
 def last_bytes(pieces: Iterable[bytes], count: int) -> bytes:

@@ -66,20 +66,23 @@ class Template:
         capture: Callable[[str], str],
         secrets: Mapping[str, str],
         params: Mapping[str, str],
+        *,
+        typed: bool = True,
     ) -> list[Filled]:
-        """The text to type, in pieces.
+        """The text, in pieces; `typed`: it is to be typed.
 
         Raises:
-            ConfigError: a capture holds a control character, which would be a key that the program
-                presses itself; or there is no such capture, secret or parameter (`capture` raises
-                it).
+            ConfigError: a capture that is typed holds a control character, which would be a key
+                that the program presses itself; or there is no such capture (`capture` raises
+                it), secret or parameter.
         """
         pieces = []
         for part in self.parts:
             if isinstance(part, str):
                 pieces.append(Filled(part, foreign=False))
             elif part.kind == "capture":
-                pieces.append(Filled(_captured(part.name, capture), foreign=True))
+                text = _captured(part.name, capture) if typed else capture(part.name)
+                pieces.append(Filled(text, foreign=True))
             else:
                 text = _given(part, secrets if part.kind == "secret" else params)
                 pieces.append(Filled(text, foreign=False))

@@ -158,8 +158,10 @@ class AsyncTerminal(_Held, AsyncExpect):
                 await asyncio.sleep(0)
                 continue
             pause_s = min(READ_S, turn(until))
+            # Not wait_for: until Python 3.12 it returns where it was cancelled at the same time.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._ended.wait()
         while not self.spawn.flag_eof:
             # Where another task waits for output the rest of it is that task's, if it wants it.
             if not self.spawn.absorb():

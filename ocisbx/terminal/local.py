@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import termios
@@ -119,9 +120,9 @@ def _is_in_front() -> bool:
     """Whether our input is a terminal that is ours: in the background it is another's."""
     try:
         return os.tcgetpgrp(STDIN) == os.getpgrp()
-    except OSError:
-        # It was hung up.
-        return False
+    except OSError as error:
+        # One that controls no processes, or not ours, has no background; else it was hung up.
+        return error.errno == errno.ENOTTY
 
 
 def size_of(descriptor: int) -> Size | None:

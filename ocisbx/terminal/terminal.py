@@ -169,7 +169,7 @@ class ContainerTerminal:
             self._transcript.conceal(secret)
 
     def set_private(self, *, private: bool) -> None:
-        """While a person types what is printed is in no transcript: their keys are echoed."""
+        """While a person types nothing is in the transcript: their keys are echoed."""
         if self._transcript is not None:
             self._transcript.set_private(private=private)
 

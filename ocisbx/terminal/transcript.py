@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # In place of what was typed and not shown: its length is not told either.
 HIDDEN: Final = "input was hidden"
-# Who types in private is shown it.
-PRIVATE: Final = "output was hidden"
+# In place of all that was typed and shown while a person had the terminal.
+PRIVATE: Final = "a person had the terminal"
 
 
 class Recorder(Protocol):
@@ -96,6 +96,8 @@ class Transcript:
 
     def typed(self, data: bytes | memoryview, *, hidden: bool) -> None:
         """This was typed; `hidden`: nothing of it may be told but that there was some."""
+        if self._is_private:
+            return
         if not hidden:
             self._event("i", self._typed.decode(bytes(data)))
         elif not self._is_hidden:

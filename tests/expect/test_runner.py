@@ -49,6 +49,12 @@ def test_a_match_that_cuts_through_a_secret(
     assert groups == ["[secret]" for _ in groups]
 
 
+def test_a_message_may_hold_what_is_no_key_to_type() -> None:
+    case = {"expect": r"Error: ([^\r\n]*)", "action": "fail", "message": "it says ${1}"}
+    report = carry_out(python("print('Error: \\x1b[31mno\\x1b[0m'); input()"), [{"cases": [case]}])
+    assert (report.outcome, report.message) == ("fail", "it says \x1b[31mno\x1b[0m")
+
+
 def test_a_message_tells_no_part_of_a_secret() -> None:
     case = {"expect": "(a..)(?P<rest>.+)\r", "action": "fail", "message": "${1}-${rest}"}
     report = carry_out(
@@ -212,10 +218,9 @@ def test_escape_sequences_stay_data(capfd: pytest.CaptureFixture[str]) -> None:
     told = capfd.readouterr().out
     assert told.replace("\n", "").isprintable()
     assert r"X\x1b[8mY" in told
-    # A message is one line for a person, and no place for keys.
     report = carry_out(("printf", hostile), steps)
-    assert report.outcome == "error"
-    assert tell_report(report, as_json=False) == 125
+    assert report.outcome == "fail"
+    assert tell_report(report, as_json=False) == 1
     assert capfd.readouterr().out.replace("\n", "").isprintable()
 
 

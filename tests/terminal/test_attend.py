@@ -50,6 +50,19 @@ sendline = "done"
 expect_exact = "x is done"
 """
 
+ECHOING = """
+command = ["sh", "-c", "printf 'code: '; read c; sleep 0.3; echo thanks; read x; echo x is $x"]
+[[steps]]
+cases = [
+  { exact = "code: ", action = "needs_user", message = "the password, please" },
+  { exact = "thanks", action = "next" },
+]
+[[steps]]
+sendline = "done"
+[[steps]]
+expect_exact = "x is done"
+"""
+
 
 @pytest.fixture
 def script(box: Box) -> Path:
@@ -84,7 +97,9 @@ def test_in_place(box: Box, script: Path) -> None:
     kept = cast.read_text()
     assert "welcome" not in kept
     assert "s3cret" not in kept
-    assert kept.index("Password: ") < kept.index("output was hidden") < kept.index("x is done")
+    assert (
+        kept.index("Password: ") < kept.index("a person had the terminal") < kept.index("x is done")
+    )
     assert box.left() == []
 
 
@@ -123,6 +138,23 @@ def test_from_elsewhere(box: Box, script: Path) -> None:
     assert "s3cret" not in out
     assert json.loads(out)["outcome"] == "ok"
     assert box.left() == []
+
+
+def test_what_is_typed_just_before_leaving(box: Box, script: Path) -> None:
+    """Its echo comes when nobody is there any more: it is a person's all the same."""
+    script.write_text(ECHOING)
+    cast = box.base / "cast"
+    with waiting(box, script, "--transcript", str(cast)) as (process, container_id):
+        with Seat(box, "attach", container_id) as seat:
+            seat.wait_for(b"code: ")
+            seat.type(b"otp1234\r" + DETACH)
+            assert seat.drain_until_end() == 0
+        out, _ = process.communicate(timeout=20)
+    assert json.loads(out)["outcome"] == "ok"
+    assert "otp1234" not in out
+    kept = cast.read_text()
+    assert "otp1234" not in kept
+    assert kept.index("code: ") < kept.index("a person had the terminal") < kept.index("x is done")
 
 
 def test_who_is_killed_has_not_said_that_it_is_done(box: Box, script: Path) -> None:

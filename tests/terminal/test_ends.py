@@ -18,6 +18,8 @@ import pytest
 
 import ocisbx
 from ocisbx import ConfigError, ExpectEOF, ExpectTimeout, TerminalError, Unsupported
+from ocisbx.expect.file import build_script
+from ocisbx.expect.runner import run_script
 from tests.box import PYTHON
 from tests.terminal.conftest import UNABLE
 from tests.terminal.driving import eventually, until
@@ -318,6 +320,19 @@ def test_a_transcript_leaves_out_what_is_called_secret(box: Box) -> None:
         terminal.sendline("hide!", secret=True)
         assert terminal.read(timeout_s=20) == ""
     assert "hide" not in path.read_text()
+
+
+def test_a_transcript_leaves_out_a_secret_that_the_program_gave_away(box: Box) -> None:
+    path = box.base / "cast"
+    script = "printf 'retype hunter2: '; read a; echo over"
+    case = {"expect": r"retype (\w+): ", "answer": "${1}", "action": "next"}
+    steps = [{"cases": [case]}, {"expect": "over"}]
+    document = {"steps": steps, "secrets": {"pass": {"env": "ANY"}}}
+    with box.sandbox().spawn(["sh", "-c", script], transcript=str(path)) as terminal:
+        report = run_script(build_script(document), terminal, {"pass": "hunter2"})
+    assert report.outcome == "ok", report
+    assert "retype [secret]: " in path.read_text()
+    assert "hunter2" not in path.read_text()
 
 
 def test_a_transcript_leaves_out_what_is_called_secret_where_it_is_echoed(box: Box) -> None:

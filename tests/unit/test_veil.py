@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ocisbx.terminal.veil import MASK, Veil
 
-SECRETS = ("hunter2", "ab", "abc", "pass word", "[secret]")
+SECRETS = ("hunter2", "ab", "abc", "pass word", "[secret]", "1234", "x1234def", "a  b")
 
 
 def veiled(pieces: list[str]) -> str:
@@ -24,9 +24,12 @@ def veiled(pieces: list[str]) -> str:
         ("x hunter2\r\n", f"x {MASK}\r\n"),
         ("hun\r\nter2 and hun \rter2", f"{MASK} and {MASK}"),
         ("pass\nword, pass \nword, pass word", f"{MASK}, {MASK}, {MASK}"),
-        ("abc ab abd a b", f"{MASK} {MASK} {MASK}d a b"),
+        ("abc ab abx a b", f"{MASK} {MASK} {MASK}x a b"),
         ("it was hunte", "it was hunte"),
         (MASK, MASK),
+        # One within another, and one that begins another.
+        ("x1234def x1234d 1234", f"{MASK} x{MASK}d {MASK}"),
+        ("a  b, a \n b, a\r\nb", f"{MASK}, {MASK}, {MASK}"),
     ],
 )
 def test_what_is_kept(shown: str, kept: str) -> None:
@@ -34,8 +37,10 @@ def test_what_is_kept(shown: str, kept: str) -> None:
     assert veiled(list(shown)) == kept
 
 
-@given(st.lists(st.text(alphabet="abchunter2 \r\npsword[]", max_size=12), max_size=8))
+@given(st.lists(st.text(alphabet="abchunter2 \r\npsword[]134df", max_size=12), max_size=8))
 @example(["a", "\r\n", "\r\n", "b"])
+@example(["ab\r\n", "c"])
+@example(["x1234", "def"])
 @example(["ab", "\n" * 5, "c"])
 def test_pieces_are_as_good_as_the_whole(pieces: list[str]) -> None:
     assert veiled(pieces) == veiled(["".join(pieces)])
