@@ -178,7 +178,14 @@ def test_what_a_command_leaves_running_stays(session: Container) -> None:
         assert eventually(lambda left=left: left in told(session, LOOK))  # type: ignore[misc]
 
 
+TREES = [63, 64, 65]
 TREE = "(setsid sh -c 'sleep 63; :' >/dev/null & ) ; (sleep 64; :) >/dev/null & echo up; sleep 65"
+
+
+def asleep(session: Container, *seconds: int) -> list[int]:
+    """Those of them for which something sleeps."""
+    seen = told(session, LOOK)
+    return [n for n in seconds if b"sleep %d" % n in seen]
 
 
 @every_runtime
@@ -190,14 +197,13 @@ def test_a_commands_whole_tree_is_killed_without_the_others(how: str, session: C
         with Side(session, shell(TREE)) as side:
             side.expect(Started)
             assert side.line() == b"up\n"
-            time.sleep(0.1)
+            # All at once are killed who are there; none may be on its way yet.
+            assert eventually(lambda: asleep(session, *TREES) == TREES)
             if how == "a signal":
                 wire.send_signal(side.sock, signal.SIGKILL, Target.ALL)
                 assert side.finish().status == signal.SIGKILL
-        deadline = time.monotonic() + TIMEOUT_S
-        while any(f"sleep {n}".encode() in (seen := told(session, LOOK)) for n in (63, 64, 65)):
-            assert time.monotonic() < deadline, seen
-        assert b"sleep 66" in seen
+        assert eventually(lambda: asleep(session, *TREES) == [])
+        assert asleep(session, 66) == [66]
         wire.send_signal(other.sock, signal.SIGKILL)
         other.finish()
 
