@@ -9,7 +9,7 @@ import pytest
 
 import ocisbx
 from ocisbx.quirks import find_quirks
-from tests.box import RUNTIME_IDS, RUNTIMES
+from tests.box import RUNTIME_IDS, RUNTIMES, newest
 from tests.box_fixtures import box, cache
 from tests.cgroups import cgroup
 
@@ -31,6 +31,13 @@ ABLE = [
 # Those whose containers have the host's kernel.
 SHARING = [(one, name) for one, name in ABLE if not find_quirks(one.name, one.version).user_kernel]
 NATIVE, NATIVE_IDS = [one for one, _ in SHARING], [name for _, name in SHARING]
+
+
+# For what does not depend on a runtime's version: the newest of each name.
+NEWEST = [one for one, _ in ABLE if one in newest(one.name)]
+of_each_name = pytest.mark.parametrize(
+    "runtime", NEWEST, ids=[one.name for one in NEWEST], indirect=True
+)
 
 
 @pytest.fixture(params=[one for one, _ in ABLE], ids=[name for _, name in ABLE])

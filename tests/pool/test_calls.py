@@ -13,6 +13,7 @@ import pytest
 
 from ocisbx.errors import ConfigError, InvalidState, PolicyDenied, RuntimeFailed, Unsupported
 from ocisbx.result import Termination as T
+from tests.pool.conftest import of_each_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.runtime
 
 
+@of_each_name
 @pytest.mark.parametrize(
     "script",
     ["exit 0", "exit 7", "exit 255", "kill -9 $$", "kill -TERM $$", "echo out; echo err >&2",

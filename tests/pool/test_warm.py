@@ -16,6 +16,7 @@ from ocisbx.errors import ConfigError, RuntimeFailed
 from ocisbx.result import Termination as T
 from tests.box import eventually
 from tests.cgroups import state
+from tests.pool.conftest import of_each_name
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -70,6 +71,7 @@ atexit.register(print, "both")
 )
 
 
+@of_each_name
 @pytest.mark.parametrize(
     "code",
     ["print(1+1)", "import sys; sys.exit(7)", "import sys; sys.exit('a word')", "1/0",
