@@ -76,6 +76,20 @@ def state(workspace: Path) -> dict[str, dict[str, Any]]:
     return {one["name"]: one["instances"][0] for one in json.loads(text)["resources"]}
 
 
+def asked(cookbook: Cookbook, words: list[str]) -> str | None:
+    """What the console says. Of one time in ten OpenTofu 1.10 says "(known after apply)" there of
+    what stands in its state."""
+    told = None
+    for _ in range(6):
+        report = cookbook.cook("terraform-console", *words)
+        assert report["outcome"] == "ok", last(report)
+        value = next(step for step in report["steps"] if step["name"] == "the value")
+        (told,) = value["groups"]
+        if "(known after apply)" not in value["matches"][0]["text"]:
+            break
+    return told
+
+
 def test_a_plan_an_apply_and_a_question(cookbook: Cookbook, tool: list[str]) -> None:
     workspace = cookbook.workspace
     write(workspace)
@@ -92,9 +106,7 @@ def test_a_plan_an_apply_and_a_question(cookbook: Cookbook, tool: list[str]) -> 
     report = cookbook.cook("terraform-apply", *words)
     assert report["message"] == "nothing to be done", last(report)
 
-    report = cookbook.cook("terraform-console", *words)
-    assert report["outcome"] == "ok", last(report)
-    assert next(s["groups"] for s in report["steps"] if s["name"] == "the value") == ["HELLO ALAN"]
+    assert asked(cookbook, words) == "HELLO ALAN"
 
     (workspace / "main.tf").write_text(MAIN.replace("greeting }", "mistake }"))
     report = cookbook.cook("terraform-apply", *words)
