@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 import textwrap
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ocisbx.expect.report import ScriptReport
+    from ocisbx.expect.runner import AsyncScriptRun
 
 WAIT_S = 30
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TERM": "xterm"}
@@ -101,3 +103,14 @@ def carry_out(argv: Sequence[str], steps: list[dict[str, Any]], **rest: Any) -> 
     }
     with driven(*argv) as terminal:
         return run_script(build_script(document), terminal, secrets, params=given)
+
+
+async def turns_of(run: AsyncScriptRun) -> int:
+    """How often the event loop comes round while a script goes on to its end."""
+    turns = 0
+    advancing = asyncio.create_task(run.advance())
+    while not advancing.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    assert await advancing is None
+    return turns

@@ -13,7 +13,7 @@ from ocisbx.expect.ends import Descriptor
 from ocisbx.expect.expecting import Expect
 from ocisbx.expect.file import build_script
 from ocisbx.expect.runner import AsyncScriptRun, run_script
-from tests.expect.programs import WAIT_S, awaited, carry_out
+from tests.expect.programs import WAIT_S, awaited, carry_out, turns_of
 
 CASES: list[dict[str, Any]] = [
     {"eof": True, "exit_code": 0, "action": "ok", "message": "done"},
@@ -106,14 +106,9 @@ def test_in_an_event_loop() -> None:
     script = build_script({"steps": [{"cases": CASES}], "timeout_s": WAIT_S})
 
     async def go() -> tuple[str, int]:
-        turns = 0
         with awaited("sh", "-c", "exec <&- >&- 2>&-; sleep 0.4; exit 3") as terminal:
             run = AsyncScriptRun(script, terminal, {})
-            advancing = asyncio.create_task(run.advance())
-            while not advancing.done():
-                await asyncio.sleep(0.01)
-                turns += 1
-            assert await advancing is None
+            turns = await turns_of(run)
             return run.report().message, turns
 
     message, turns = asyncio.run(go())

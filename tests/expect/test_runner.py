@@ -13,7 +13,7 @@ from ocisbx.errors import ConfigError, InvalidState
 from ocisbx.expect.engine import PRIVATE
 from ocisbx.expect.file import build_script
 from ocisbx.expect.runner import AsyncScriptRun, ScriptRun, run_script
-from tests.expect.programs import WAIT_S, awaited, carry_out, driven, python
+from tests.expect.programs import WAIT_S, awaited, carry_out, driven, python, turns_of
 
 if TYPE_CHECKING:
     from ocisbx.expect.handover import Handle
@@ -343,14 +343,9 @@ def test_a_program_that_does_not_read_holds_no_event_loop_back() -> None:
     script = build_script({"steps": steps, "timeout_s": WAIT_S})
 
     async def go() -> tuple[ScriptReport, int]:
-        turns = 0
         with awaited(*DEAF) as terminal:
             run = AsyncScriptRun(script, terminal, {})
-            advancing = asyncio.create_task(run.advance())
-            while not advancing.done():
-                await asyncio.sleep(0.01)
-                turns += 1
-            assert await advancing is None
+            turns = await turns_of(run)
             return run.report(), turns
 
     report, turns = asyncio.run(go())
