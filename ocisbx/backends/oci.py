@@ -24,7 +24,7 @@ from ocisbx.errors import BundleError, OcisbxError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Reason
 from ocisbx.places import find_places
 from ocisbx.probe.cgroups import look
-from ocisbx.probe.mounted import ANYWHERE, Granted, read_mounts, strange_mounts
+from ocisbx.probe.mounted import ANYWHERE, Granted, judge_of, read_table
 from ocisbx.probe.processes import boot_id, pid_namespace, start_time
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
@@ -225,17 +225,16 @@ def _unlooped(client: RuntimeClient, pid: int) -> str:
 
 def _strange(plan: Plan, bundle: str, root: str, pid: int) -> str:
     """What is mounted in the container of this init that the plan does not give; empty: nothing."""
-    granted = [
-        *(Granted(*one) for one in plan.verified),
+    own = (
         Granted(os.path.join(bundle, root), "/", writable=True),
         Granted(f"{bundle}/{INIT_FILE}", INIT_NODE, writable=False),
-        Granted(find_places().kept, ANYWHERE, writable=False),
-    ]
+    )
+    kept = (find_places().kept, ANYWHERE, False)
     try:
-        inside = read_mounts(f"/proc/{pid}/mountinfo")
-        found = strange_mounts(inside, read_mounts("/proc/self/mountinfo"), granted)
+        inside, host = read_table(f"/proc/{pid}/mountinfo"), read_table("/proc/self/mountinfo")
     except OSError as error:
         return f"its mounts cannot be read: {error.strerror}"
+    found = judge_of(host, (*plan.verified, kept)).strange(inside, own)
     if not found:
         return ""
     return f"{show(found[0].root)} came to be mounted at {show(found[0].point)}"

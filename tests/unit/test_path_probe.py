@@ -15,7 +15,7 @@ from ocisbx.host import Matches, PathKind
 from ocisbx.placeholder import Placeholder, is_blank
 from ocisbx.plan import fingerprint
 from ocisbx.probe import policy
-from ocisbx.probe.mounted import ANYWHERE, Granted, MountRow, read_mounts, strange_mounts
+from ocisbx.probe.mounted import ANYWHERE, Granted, Judge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,20 +171,34 @@ STRANGE = {
 }
 
 
-def rows(tmp_path: Path, text: str) -> list[MountRow]:
-    (tmp_path / "mountinfo").write_text(text)
-    return read_mounts(f"{tmp_path}/mountinfo")
+OWN = [Granted("/home/me/.cache/bundles/b/root", "/own", writable=True)]
 
 
-def test_a_sound_container(tmp_path: Path) -> None:
-    assert strange_mounts(rows(tmp_path, SOUND), rows(tmp_path, HOST), GRANTED) == []
+@pytest.fixture
+def judge() -> Judge:
+    return Judge(HOST, tuple(GRANTED))
+
+
+def test_a_sound_container(judge: Judge) -> None:
+    own = "51 40 8:1 /home/me/.cache/bundles/b/root /own rw - ext4 /dev/vda rw\n"
+    for _ in range(2):
+        assert judge.strange(SOUND + own, OWN) == []
+    # What is one container's own is strange in another.
+    assert [row.point for row in judge.strange(SOUND + own, ())] == ["/own"]
 
 
 @pytest.mark.parametrize("what", STRANGE)
-def test_a_strange_mount(tmp_path: Path, what: str) -> None:
-    inside = rows(tmp_path, SOUND + STRANGE[what])
-    found = strange_mounts(inside, rows(tmp_path, HOST), GRANTED)
-    assert found == rows(tmp_path, STRANGE[what])
+def test_a_strange_mount(judge: Judge, what: str) -> None:
+    point = STRANGE[what].split(" ")[4]
+    # Nothing is learned from it, and what is learned of sound ones does not hide it.
+    for _ in range(2):
+        assert [row.point for row in judge.strange(f"{SOUND}{STRANGE[what]}\n", OWN)] == [point]
+        assert judge.strange(SOUND, OWN) == []
+
+
+def test_a_row_that_a_name_seems_to_end(judge: Judge) -> None:
+    odd = "60 46 8:1 /home/me/a\x1cb /srv/work/x\u2028y rw - ext4 /dev/vda rw\n"
+    assert [row.point for row in judge.strange(odd, OWN)] == ["/srv/work/x\u2028y"]
 
 
 # ---------------------------------------------------------------------------------- placeholders
