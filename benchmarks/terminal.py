@@ -65,7 +65,7 @@ def bare(runtime: str, directory: str) -> Iterator[Callable[[], float]]:
     name = f"bench-terminal-{os.getpid()}"
     with (
         hold(plan.placeholders),
-        lane(plan, directory, name, ["printf", "x"], console) as words,
+        lane(plan, directory, name, ["printf", "x"], console=console) as words,
         open(os.devnull, "r+b") as null,
     ):
         number = itertools.count()

@@ -58,10 +58,17 @@ def prepared(job: Job) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def lane(
-    plan: Plan, scratch: str, name: str, payload: Sequence[str], console: str | None = None
+    plan: Plan,
+    scratch: str,
+    name: str,
+    payload: Sequence[str],
+    *,
+    console: str | None = None,
+    init: bool = False,
 ) -> Iterator[list[str]]:
     """The command line of one call, with ID for the container's: a bundle, and a cgroup with the
-    limits where ocisbx makes one, of this lane's own. `console`: the socket for its terminal."""
+    limits where ocisbx makes one, of this lane's own. `console`: the socket for its terminal;
+    `init`: with our process 1, which then has no driver."""
     quirks = find_quirks(plan.runtime.name, plan.runtime.version)
     box = None if plan.cgroup is None else box_for(plan.cgroup, name)
     bundle = BundleDirectory(f"{scratch}/bundles/{name}")
@@ -73,7 +80,8 @@ def lane(
         environment=plan.payload_environment(os.environ),
         cgroup=f"/ocisbx-{name}" if box is None else box.inner,
     )
-    bundle.configure(json.dumps(without_init(json.loads(text), bundle.path)))
+    document = json.loads(text)
+    bundle.configure(json.dumps(placed(document if init else without_init(document), bundle.path)))
     client = RuntimeClient(
         plan.runtime.path, quirks, f"{scratch}/state", bundle.log, args=plan.runtime_args
     )
@@ -89,14 +97,19 @@ def lane(
         box.remove()
 
 
-def without_init(document: dict[str, Any], bundle: str) -> dict[str, Any]:
-    """config.json with the payload as process 1. Sources of mounts that lie in the bundle become
-    absolute: not every runtime looks for them there."""
+def without_init(document: dict[str, Any]) -> dict[str, Any]:
+    """config.json with the payload as process 1."""
     words = document["process"]["args"]
     document["process"]["args"] = words[words.index("--") + 1 :]
     document["mounts"] = [
         mount for mount in document["mounts"] if mount["destination"] != INIT_TARGET
     ]
+    return document
+
+
+def placed(document: dict[str, Any], bundle: str) -> dict[str, Any]:
+    """Sources of mounts that lie in the bundle become absolute: not every runtime looks for them
+    there."""
     for mount in document["mounts"]:
         if mount.get("type") == "bind" or "bind" in "".join(mount.get("options", ())):
             mount["source"] = os.path.join(bundle, mount["source"])

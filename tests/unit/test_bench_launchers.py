@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ocisbx.bench.bare import without_init
+from ocisbx.bench.bare import placed, without_init
 from ocisbx.bench.found import ROWS
 from ocisbx.bench.launchers import REFERENCE, VARIANTS, Job, Row, Target
 from ocisbx.bench.measure import Settings, sections
@@ -95,7 +95,7 @@ def test_a_variant_is_a_configuration(tmp_path: Path, variant: str) -> None:
 )
 def test_a_bare_bundle_differs_by_the_init_alone(path: Path) -> None:
     document = json.loads(path.read_text())
-    bare = without_init(json.loads(path.read_text()), "/bundle")
+    bare = placed(without_init(json.loads(path.read_text())), "/bundle")
     words = document["process"]["args"]
     assert bare["process"]["args"] == words[words.index("--") + 1 :]
     kept = [one for one in document["mounts"] if one["destination"] != INIT_TARGET]
