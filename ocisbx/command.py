@@ -32,6 +32,9 @@ OUTPUT_LIMIT_BYTES = 1 << 20
 # How long a wait may be before Python looks whether a signal has come: one that comes right before
 # the wait does not interrupt it, nor one that the kernel gives to another thread (signal(7)).
 LOOK_S = 1.0
+# All get their default action in a child, since exec would hand on what is ignored: Python's
+# SIGPIPE, a shell's SIGINT in the background, a caller's SIGCHLD (a runtime could not wait for its
+# children). Asking which are takes longer.
 CATCHABLE = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
@@ -138,7 +141,7 @@ def spawn(
             file_actions=actions,
             setsid=True,
             setsigmask=[],
-            setsigdef=_ignored_signals(),
+            setsigdef=CATCHABLE,
         )
     except OSError as error:
         raise SpawnError(error.errno, error.strerror, argv[0]) from error
@@ -275,12 +278,6 @@ def _poll_one(descriptor: int, timeout_s: float) -> None:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     poller.poll(timeout_s * 1000 + 1)
-
-
-def _ignored_signals() -> list[int]:
-    """What exec would hand on as ignored: Python's SIGPIPE, a shell's SIGINT in the background,
-    a caller's SIGCHLD (a runtime could not wait for its children)."""
-    return [number for number in CATCHABLE if signal.getsignal(number) in (signal.SIG_IGN, None)]
 
 
 def _lift(descriptors: Mapping[int, int]) -> tuple[dict[int, int], list[int]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Step
 from ocisbx.backends.driven import CLEANUP_S, Driven
-from ocisbx.cgroup.stats import HITS, Counters, read_counters
+from ocisbx.cgroup.stats import HITS, parse_counters, read_texts
 from ocisbx.init import wire
 from ocisbx.outcome import StartFailure
 
@@ -38,7 +38,7 @@ class SideExecution(Driven):
         """`cgroup`: the directory of the container's, where it has one."""
         super().__init__(command_id, plan, call, stdio)
         self._cgroup = cgroup
-        self._before = Counters()
+        self._before: list[bytes | None] = []
 
     def start(self, orders: socket.socket) -> None:
         """Send it to the container that takes its orders there.
@@ -66,7 +66,7 @@ class SideExecution(Driven):
     def _count(self) -> None:
         """What was used so far is not this command's."""
         if self._cgroup:
-            self._before = read_counters(self._cgroup, HITS)
+            self._before = read_texts(self._cgroup, HITS)
 
     def _order(self, orders: socket.socket, channel: int) -> None:
         """Where many ask at once the queue is full at times: it is one for all, whoever asks."""
@@ -126,9 +126,12 @@ class SideExecution(Driven):
 
     def _evidence(self) -> Evidence:
         evidence = super()._evidence()
-        if not self._cgroup:
+        if not self._before:
             return evidence
-        now, before = read_counters(self._cgroup, HITS), self._before
+        texts = read_texts(self._cgroup, HITS)
+        if texts == self._before:
+            return evidence
+        now, before = parse_counters(texts, HITS), parse_counters(self._before, HITS)
         return evidence._replace(
             oom_killed=(now.oom_kills or 0) > (before.oom_kills or 0),
             pids_limit_hit=(now.pids_limit_hits or 0) > (before.pids_limit_hits or 0),

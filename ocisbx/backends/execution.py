@@ -321,6 +321,9 @@ class OciExecution(Driven):
         if not self._waits:
             self._cleanup_at = time.monotonic() + CLEANUP_S
         super()._on_report(report)
+        if self.box is not None and not self._client.quirks.user_kernel:
+            # All but the init has ended, and the runtime takes its time to.
+            self._used = self.box.used()
 
     def _let_go(self) -> None:
         # What waited for its command is let go when the caller has its result.
@@ -358,7 +361,8 @@ class OciExecution(Driven):
         if self.box is not None:
             if self._report is None:
                 self.box.note()
-            self._used = self.box.used()
+            if self._used is None:
+                self._used = self.box.used()
             if lost := self.box.lost():
                 self.lost_limits, self.loss = tuple(lost), self.box.loss()
 

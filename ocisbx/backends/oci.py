@@ -23,7 +23,6 @@ from ocisbx.cgroup.place import settle
 from ocisbx.errors import BundleError, OcisbxError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Reason
 from ocisbx.places import find_places
-from ocisbx.probe.cgroups import look
 from ocisbx.probe.mounted import ANYWHERE, Granted, judge_of, read_table
 from ocisbx.probe.processes import boot_id, pid_namespace, start_time
 from ocisbx.quirks import find_quirks
@@ -165,7 +164,7 @@ def box_for(held: CgroupPlan, container_id: str) -> Box:
     Raises:
         CgroupError: there is no place for one.
     """
-    return Box(settle(look(), controllers_of(held.files)), container_id, held.files)
+    return Box(settle(needed=controllers_of(held.files)), container_id, held.files)
 
 
 def owner_record(container_id: str, plan: Plan, call: Call, cgroup: str) -> Owner:

@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import stat
+import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 READ_LIMIT_BYTES = 1 << 20
 POOLED = 64
+# More than a tick of any file system's clock: FAT's is of two seconds.
+SETTLED_NS = 3_000_000_000
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 # The directories and registers that this process holds.
@@ -40,11 +43,20 @@ _held: set[int] = set()
 
 
 class Made(NamedTuple):
-    """A line of a register; `inode` 0: it was about to be made."""
+    """A line of a register; `inode` 0: it was about to be made. `mtime_ns`: a directory's that has
+    been blank since then; 0: that is not known."""
 
     name: str
     content: str
     inode: int
+    mtime_ns: int = 0
+
+
+class Area(NamedTuple):
+    """The directory of registers, and the pool."""
+
+    registers: str
+    pool: str
 
 
 def registers() -> str:
@@ -68,40 +80,40 @@ def hold(wanted: Sequence[Placeholder]) -> Iterator[None]:
     by_parent: dict[str, list[Placeholder]] = {}
     for one in wanted:
         by_parent.setdefault(os.path.dirname(one.path), []).append(one)
-    places = find_places()
-    for path in (places.runtime, registers()):
+    area = Area(registers(), pool())
+    for path in (os.path.dirname(area.registers), area.registers):
         ensure(path)
     # Without a pool each is made and deleted.
     with contextlib.suppress(OcisbxError):
-        for path in (places.cache, pool()):
+        for path in (os.path.dirname(area.pool), area.pool):
             ensure(path)
     held: list[tuple[int, int]] = []
     holder = os.getpid()
     try:
-        with locked(registers(), fcntl.LOCK_EX):
-            held += (_enter(parent, some) for parent, some in by_parent.items())
+        with locked(area.registers, fcntl.LOCK_EX):
+            held += (_enter(parent, some, area) for parent, some in by_parent.items())
         _held.update(*held)
         yield
     finally:
         # What a fork of the holder has of it is the holder's.
         if os.getpid() == holder:
             _held.difference_update(*held)
-            with locked(registers(), fcntl.LOCK_EX):
+            with locked(area.registers, fcntl.LOCK_EX):
                 for directory, register in held:
-                    _remove_if_last(directory, register)
+                    _remove_if_last(directory, register, area)
                     # As in `locked`.
                     fcntl.flock(register, fcntl.LOCK_UN)
                     os.close(directory)
                     os.close(register)
 
 
-def _enter(parent: str, wanted: Sequence[Placeholder]) -> tuple[int, int]:
+def _enter(parent: str, wanted: Sequence[Placeholder], area: Area) -> tuple[int, int]:
     """Returns the descriptors of the directory and of its register, whose lock is shared now."""
     directory = register = -1
     try:
         directory = _open_parent(parent)
         info = os.fstat(directory)
-        path = f"{registers()}/{info.st_dev:x}-{info.st_ino:x}"
+        path = f"{area.registers}/{info.st_dev:x}-{info.st_ino:x}"
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         register = os.open(path, flags, 0o600)
         fcntl.flock(register, fcntl.LOCK_SH)
@@ -110,12 +122,12 @@ def _enter(parent: str, wanted: Sequence[Placeholder]) -> tuple[int, int]:
         if new:
             intents = [Made(os.path.basename(one.path), one.content, 0) for one in new]
             _write(register, parent, [*known, *intents])
-            spare = _spare(directory)
+            spare = _spare(directory, area.pool)
             made = [_make(directory, one, spare) for one in intents]
             _write(register, parent, [*known, *made])
     except OSError as error:
         if register >= 0:
-            _remove_if_last(directory, register)
+            _remove_if_last(directory, register, area)
         for descriptor in (directory, register):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -158,7 +170,8 @@ def _is_new(directory: int, wanted: Placeholder, known: Sequence[Made]) -> bool:
 
 
 def _make(directory: int, intent: Made, spare: dict[str, list[str]]) -> Made:
-    if not _take(directory, intent.name, spare[intent.content]):
+    taken = _take(directory, intent, spare[intent.content])
+    if not taken:
         if intent.content:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(intent.name, flags, 0o644, dir_fd=directory)
@@ -169,13 +182,14 @@ def _make(directory: int, intent: Made, spare: dict[str, list[str]]) -> Made:
         else:
             os.mkdir(intent.name, 0o755, dir_fd=directory)
     info = os.stat(intent.name, dir_fd=directory, follow_symlinks=False)
-    return intent._replace(inode=info.st_ino)
+    # Within a tick of the file system's clock what is written leaves the time as it was.
+    old = taken and info.st_mtime_ns < time.time_ns() - SETTLED_NS
+    return intent._replace(inode=info.st_ino, mtime_ns=info.st_mtime_ns if old else 0)
 
 
-def _spare(directory: int) -> dict[str, list[str]]:
+def _spare(directory: int, place: str) -> dict[str, list[str]]:
     """By content: what the pool has that can be moved into this directory."""
     found: dict[str, list[str]] = defaultdict(list)
-    place = pool()
     try:
         if os.stat(place).st_dev == os.fstat(directory).st_dev and trusted(place):
             for name in os.listdir(place):
@@ -185,15 +199,15 @@ def _spare(directory: int) -> dict[str, list[str]]:
     return found
 
 
-def _take(directory: int, name: str, spare: list[str]) -> bool:
+def _take(directory: int, intent: Made, spare: list[str]) -> bool:
     try:
         one = spare.pop()
-        if os.path.isdir(one):
-            # Over nothing, or over an empty directory: it replaces no other.
-            os.rename(one, name, dst_dir_fd=directory)
-        else:
-            os.link(one, name, dst_dir_fd=directory)
+        if intent.content:
+            os.link(one, intent.name, dst_dir_fd=directory)
             os.unlink(one)
+        else:
+            # Over nothing, or over an empty directory: it replaces no other.
+            os.rename(one, intent.name, dst_dir_fd=directory)
     except (IndexError, OSError):
         # None is left, it lies behind another mount (EXDEV), or somebody else took it.
         spare.clear()
@@ -208,24 +222,26 @@ def _give_back(directory: int, made: Made, pooled: str) -> bool:
         os.rename(made.name, place, src_dir_fd=directory)
     except OSError:
         return False
+    if made.mtime_ns and os.stat(place).st_mtime_ns == made.mtime_ns:
+        return True
     if not is_blank(place):
         # Somebody on the host has put something into it.
         os.rename(place, made.name, dst_dir_fd=directory)
     return True
 
 
-def _remove_if_last(directory: int, register: int) -> None:
+def _remove_if_last(directory: int, register: int, area: Area) -> None:
     try:
         fcntl.flock(register, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return
-    _remove_all(directory, register)
+    _remove_all(directory, register, area.pool)
     info = os.fstat(directory)
-    os.unlink(f"{registers()}/{info.st_dev:x}-{info.st_ino:x}")
+    os.unlink(f"{area.registers}/{info.st_dev:x}-{info.st_ino:x}")
 
 
-def _remove_all(directory: int, register: int) -> None:
-    place, room = pool(), 0
+def _remove_all(directory: int, register: int, place: str) -> None:
+    room = 0
     with contextlib.suppress(OSError):
         room = POOLED - len(os.listdir(place))
     for number, one in enumerate(_read(register)):
@@ -282,7 +298,7 @@ def _forget(path: str) -> None:
             try:
                 info = os.fstat(directory)
                 if os.path.basename(path) == f"{info.st_dev:x}-{info.st_ino:x}":
-                    _remove_all(directory, register)
+                    _remove_all(directory, register, pool())
             finally:
                 os.close(directory)
         os.unlink(path)

@@ -26,7 +26,6 @@ from ocisbx.cgroup.place import settle
 from ocisbx.command import ENVIRONMENT, SpawnError, spawn
 from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed, Unsupported
 from ocisbx.places import ensure, find_places
-from ocisbx.probe.cgroups import look
 from ocisbx.result import Captured, RunResult
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def launch(plan: Plan, call: Call, renewal: Renewal | None, options: Options) ->
         if plan.cgroup is not None:
             # The supervisor is born in the place that we take here. It could not ask systemd for
             # one: that takes a library, and more memory than all the rest of it.
-            settle(look(), controllers_of(plan.cgroup.files))
+            settle(needed=controllers_of(plan.cgroup.files))
         return _attempt(plan, call, options)
 
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.cgroup.files import holds
 from ocisbx.cgroup.kill import kill_cgroup, remove_cgroup
-from ocisbx.cgroup.stats import TOTALS, Counters, read_counters, read_pids_limit_hits
+from ocisbx.cgroup.stats import TOTALS, Counters, parse_counters, read_pids_limit_hits, read_texts
 from ocisbx.errors import CgroupError
 from ocisbx.probe.cgroups import cgroup_of
 
@@ -90,6 +90,8 @@ class Box:
         self.inner = f"{site.parent.rstrip('/')}/{cgroup_name(container_id)}/{INNER}"
         self._site = site
         self._files = files
+        # Of what was used before the payload: understood when there is time for it.
+        self._at_start: list[bytes | None] | None = None
         self._before = Counters()
         self._last = Counters()
         self._inner_pids_hits = 0
@@ -180,7 +182,7 @@ class Box:
             self._close_peak()
             self._peak = os.open(f"{self.path}/memory.peak", os.O_RDWR | os.O_CLOEXEC)
             os.write(self._peak, b"reset")
-        self._before = self._last = self._read()
+        self._at_start = read_texts(self.path, TOTALS)
 
     def note(self) -> None:
         """The payload has ended and P/c may still be there: before Linux 6.11 a fork that was
@@ -193,13 +195,19 @@ class Box:
     def used(self) -> Used:
         """Before the start and now; what cannot be read any more is as it was last read."""
         now = self._read()
+        if self._at_start is not None:
+            before = parse_counters(self._at_start, TOTALS)
+            # That of the file goes back to the runtime's own.
+            own_peak = {"memory_peak_bytes": None} if self._peak >= 0 else {}
+            self._before = self._last = before._replace(**own_peak)
+            self._at_start = None
         self._last = Counters(
             *(old if new is None else new for old, new in zip(self._last, now, strict=True))
         )
         return Used(self._before, self._last)
 
     def _read(self) -> Counters:
-        counters = read_counters(self.path, TOTALS)
+        counters = parse_counters(read_texts(self.path, TOTALS), TOTALS)
         if self._peak >= 0:
             with contextlib.suppress(OSError, ValueError):
                 peak = int(os.pread(self._peak, 64, 0))

@@ -68,17 +68,20 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def settle(site: Site, needed: Collection[str] = (), root: str = "/") -> Site:
+def settle(site: Site | None = None, needed: Collection[str] = (), root: str = "/") -> Site:
     """Do what `site.way` says, once; the Site to make cgroups in, with what is enabled there.
 
-    Threads may call it at once. What was done stands until we find ourselves in another cgroup.
+    Threads may call it at once. What was done stands until we find ourselves in another cgroup;
+    without `site` it is looked for only then.
 
     Raises:
         CgroupError: there is no place, or a controller of `needed` cannot be had in it.
     """
     with _lock:
-        own = own_cgroup(site.mount, root)
         done = _settled.get(root)
+        if site is None:
+            site = look(root) if done is None else done.site
+        own = own_cgroup(site.mount, root)
         if done is None or done.own != own:
             done = _take_place(site if site.own == own else look(root), root)
             _settled[root] = done

@@ -43,20 +43,29 @@ class Counters(NamedTuple):
 def read_counters(path: str, sources: Sequence[Source]) -> Counters:
     """Counters of the cgroup in directory `path`, all but `sources` (HITS, TOTALS or LIVE) None; so
     are all where it is not there (any more)."""
+    return parse_counters(read_texts(path, sources), sources)
+
+
+def read_texts(path: str, sources: Sequence[Source]) -> list[bytes | None]:
+    """What `parse_counters` understands, as of now; of each file None where it cannot be read."""
     try:
         directory = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        return Counters()
+        return [None] * len(sources)
     try:
-        found: dict[str, int | None] = {}
-        for name, parse, fields in sources:
-            text = _read(directory, name)
-            values = {} if text is None else parse(text)
-            for key, field in fields:
-                found[field] = values.get(key)
-        return Counters(**found)
+        return [_read(directory, name) for name, _, _ in sources]
     finally:
         os.close(directory)
+
+
+def parse_counters(texts: Sequence[bytes | None], sources: Sequence[Source]) -> Counters:
+    """What the files of `sources` told when their texts were these."""
+    found: dict[str, int | None] = {}
+    for text, (_, parse, fields) in zip(texts, sources, strict=True):
+        values = {} if text is None else parse(text)
+        for key, field in fields:
+            found[field] = values.get(key)
+    return Counters(**found)
 
 
 def read_pids_limit_hits(path: str) -> int | None:

@@ -30,12 +30,15 @@ from ocisbx.init.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 _CREDENTIALS: Final = struct.Struct("3i")
 _INT: Final = struct.Struct("i")
 # Room for one packet and for the kernel's credentials; more than any packet of version 1.
 _PACKET_ROOM: Final = 4096
+# The flags as numbers: each use of an enum's operators takes as long as a system call.
+_CLOEXEC: Final = int(socket.MSG_CMSG_CLOEXEC)
+_TRUNCATED: Final = int(socket.MSG_TRUNC)
 # And for more descriptors than the one that is taken.
 _CONTROL_ROOM: Final = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(4 * _INT.size)
 
@@ -76,20 +79,21 @@ def send_go(
     `terminal` all three are the one that the runtime made.
     Raises OSError when the init is gone.
     """
-    given = {GoFlag.STDIN: stdin, GoFlag.STDOUT: stdout, GoFlag.STDERR: stderr}
-    flags, fds = _flagged(given, combine=combine)
-    _send(sock, Go(flags | GoFlag.TERMINAL if terminal else flags), fds)
+    given = (GoFlag.STDIN, stdin), (GoFlag.STDOUT, stdout), (GoFlag.STDERR, stderr)
+    flags, fds = _flagged(given, combine=combine, terminal=terminal)
+    _send(sock, Go(flags), fds)
 
 
-def _flagged(given: Mapping[GoFlag, int | None], *, combine: bool) -> tuple[GoFlag, list[int]]:
-    """The flags that say which descriptors come along, and these."""
-    flags = GoFlag.COMBINE if combine else GoFlag(0)
-    fds = []
-    for flag, fd in given.items():
-        if fd is not None:
-            flags |= flag
-            fds.append(fd)
-    return flags, fds
+def _flagged(
+    given: Sequence[tuple[GoFlag, int | None]], *, combine: bool, terminal: bool
+) -> tuple[GoFlag, list[int]]:
+    """The flags, among them those that say which descriptors come along, and these."""
+    present = [(flag, fd) for flag, fd in given if fd is not None]
+    others = [
+        flag for flag, wanted in ((GoFlag.COMBINE, combine), (GoFlag.TERMINAL, terminal)) if wanted
+    ]
+    number: int = sum([*others, *(flag for flag, _ in present)])
+    return GoFlag(number), [fd for _, fd in present]
 
 
 class Command(NamedTuple):
@@ -122,14 +126,17 @@ def send_run(
     """
     words = (command.directory, *command.argv, *command.environment)
     strings = b"".join(os.fsencode(word) + b"\0" for word in words)
-    given = {GoFlag.STDIN: stdin, GoFlag.STDOUT: stdout, GoFlag.STDERR: stderr}
     stored = None
     if len(strings) > RUN_ROOM:
         stored = _store(strings)
-    given |= {GoFlag.STORED: stored, GoFlag.CHANNEL: channel}
-    flags, fds = _flagged(given, combine=combine)
-    if terminal:
-        flags |= GoFlag.TERMINAL
+    given = (
+        (GoFlag.STDIN, stdin),
+        (GoFlag.STDOUT, stdout),
+        (GoFlag.STDERR, stderr),
+        (GoFlag.STORED, stored),
+        (GoFlag.CHANNEL, channel),
+    )
+    flags, fds = _flagged(given, combine=combine, terminal=terminal)
     counts = len(command.argv), len(command.environment), len(strings)
     run = Run(flags, *counts, command.uid, command.gid, b"" if stored is not None else strings)
     try:
@@ -183,7 +190,7 @@ def receive(sock: socket.socket, flags: int = 0) -> Received | None:
     Raises ProtocolError for anything but a report, OSError (BlockingIOError, TimeoutError) as
     recvmsg(2) does. Descriptors that came along are closed, but for those of a Terminal.
     """
-    flags |= socket.MSG_CMSG_CLOEXEC
+    flags |= _CLOEXEC
     try:
         data, control, got, _ = sock.recvmsg(_PACKET_ROOM, _CONTROL_ROOM, flags)
     except ConnectionResetError:
@@ -195,7 +202,7 @@ def receive(sock: socket.socket, flags: int = 0) -> Received | None:
     try:
         if not data:
             return None
-        if got & socket.MSG_TRUNC:
+        if got & _TRUNCATED:
             raise ProtocolError(f"report socket: packet longer than {_PACKET_ROOM} bytes")
         packet, command = decode(data)
         if isinstance(packet, Go | Run | Signal | End | Tie | Resize):

@@ -237,10 +237,18 @@ def test_the_last_one_removes_what_all_of_them_made(workspace: Path) -> None:
     assert names(workspace) == []
 
 
-def test_nothing_of_somebody_elses_is_taken_away(workspace: Path) -> None:
+@pytest.mark.parametrize("pooled", [False, True])
+def test_nothing_of_somebody_elses_is_taken_away(workspace: Path, *, pooled: bool) -> None:
     (workspace / "mine").mkdir()
     wanted = [Placeholder(f"{workspace}/{name}") for name in ("mine", "filled", "replaced", "gone")]
-    with hold([*wanted, Placeholder(f"{workspace}/text", ".")]):
+    wanted.append(Placeholder(f"{workspace}/text", "."))
+    if pooled:
+        with hold(wanted):
+            pass
+        assert len(os.listdir(pool())) == 4
+        for name in os.listdir(pool()):
+            os.utime(f"{pool()}/{name}", (1, 1))
+    with hold(wanted):
         (workspace / "filled/f").write_text("x")
         (workspace / "replaced").rename(workspace / "moved")
         (workspace / "replaced").mkdir()
