@@ -29,6 +29,9 @@ _CSI = re.compile(r"([<-?]?)([0-9:;]*)([ -/]*)")
 # What xterm ends a string at: BEL only one that begins with `ESC ]`.
 _COMMAND = re.compile(r"[^\x07\x18\x1a\x1b\x9c]+")
 _STRING = re.compile(r"[^\x18\x1a\x1b\x9c]+")
+# What Linux' console sets its palette with (console_codes(4)) begins with `ESC ]`, and nothing ends
+# it: xterm (its brokenLinuxOSC) counts so many characters, `Pnrrggbb` and `R`.
+_PALETTE: Final = {"P": 8, "R": 1}
 
 # Methods of Grid.
 _CONTROLS: Final = {
@@ -178,10 +181,13 @@ class Sequences:
 
     def _command(self, text: str, at: int) -> int:
         if found := _COMMAND.match(text, at):
-            if not self._kept and text[at] in "RP":
-                # Linux' palette, which has no end.
-                self._state = self._plain
-                return at + 1
+            length = _PALETTE.get((self._kept or text[at])[0])
+            if length:
+                taken = found[0][: length - len(self._kept)]
+                self._kept += taken
+                if len(self._kept) == length:
+                    self._state = self._plain
+                return at + len(taken)
             self._kept += found[0][: MAX_TITLE - len(self._kept)]
             return found.end()
         kind, _, title = self._kept.partition(";")
