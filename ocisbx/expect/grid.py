@@ -15,7 +15,7 @@ from unicodedata import normalize
 from pyte.charsets import LAT1_MAP
 from pyte.screens import wcwidth
 
-from ocisbx.expect.looks import BLANK, Cell
+from ocisbx.expect.looks import BLANK, Cell, erased
 from ocisbx.expect.pen import Pen
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class Grid(Pen):
     def wiped(self, rows: list[Row]) -> None:
         """These are all, and are wiped off."""
 
-    def _blank(self) -> Row:
-        return (BLANK,) * self.columns
+    def _blank(self, count: int | None = None) -> Row:
+        return (erased(self.look),) * (self.columns if count is None else count)
 
     def resize(self, lines: int, columns: int) -> None:
         """A new size: what is blank below the cursor goes first, then what stands at the top."""
@@ -83,7 +83,7 @@ class Grid(Pen):
             del self.rows[:surplus]
             self.y = max(0, self.y - surplus)
         self.lines, self.columns = lines, columns
-        blank = self._blank()
+        blank = (BLANK,) * columns
         self.rows = for_each(lambda row: (row + blank[len(row) :])[:columns], self.rows)
         self.rows += [blank] * (lines - len(self.rows))
         self.x = min(self.x, columns)
@@ -223,32 +223,32 @@ class Grid(Pen):
     def insert_characters(self, count: int = 1) -> None:
         """Before the cursor's; what does not fit is lost."""
         row, x = self.rows[self.y], self.x
-        blanks = (BLANK,) * min(count or 1, self.columns - x)
+        blanks = self._blank(min(count or 1, self.columns - x))
         self._write(x, (blanks + row[x:])[: self.columns - x])
 
     def delete_characters(self, count: int = 1) -> None:
         """From the cursor's on."""
         row, x = self.rows[self.y], self.x
         count = min(count or 1, self.columns - x)
-        self._write(x, row[x + count :] + (BLANK,) * count)
+        self._write(x, row[x + count :] + self._blank(count))
 
     def erase_characters(self, count: int = 1) -> None:
         """From the cursor's on."""
         x = self.x
-        self._write(x, (self.look,) * min(count or 1, self.columns - x))
+        self._write(x, self._blank(min(count or 1, self.columns - x)))
 
     def erase_in_line(self, how: int = 0) -> None:
         """From the cursor on (0), up to it (1), or all (2)."""
         if how == 0:
             self.erase_characters(self.columns)
         elif how == 1:
-            self._write(0, (self.look,) * min(self.x + 1, self.columns))
+            self._write(0, self._blank(min(self.x + 1, self.columns)))
         elif how == 2:
-            self._write(0, (self.look,) * self.columns)
+            self._write(0, self._blank())
 
     def erase_in_display(self, how: int = 0) -> None:
         """From the cursor on (0), up to it (1), or all (2); 3 is what has scrolled off."""
-        y, blank = self.y, (self.look,) * self.columns
+        y, blank = self.y, self._blank()
         if how == 2:
             self.wiped(self.rows)
             self.rows = [blank] * self.lines

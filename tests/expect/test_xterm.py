@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ocisbx.expect.screen import Canvas, View
+from ocisbx.expect.screen import Canvas, Run, View
+
+FULL = "x" * 20
+LOUD = "\x1b[1;3;4;7;31;44m"
+
+
+def run_of(text: str, foreground: str, background: str) -> Run:
+    looks = {"bold": False, "italic": False, "underlined": False, "reverse": False}
+    return Run(text, foreground, background, **looks)
 
 
 def drawn(shown: str, rows: int = 4, columns: int = 20) -> View:
@@ -15,6 +23,30 @@ def drawn(shown: str, rows: int = 4, columns: int = 20) -> View:
 
 def text(shown: str) -> str:
     return drawn(shown).text.rstrip("\n")
+
+
+@pytest.mark.parametrize("moved", ["\x1b[20G", "\x1b[1;1H", "\x1b[4;1H"])
+@pytest.mark.parametrize(
+    "erases",
+    [
+        *("\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b[J", "\x1b[1J", "\x1b[2J", "\x1b[?J", "\x1b[?K"),
+        *("\x1b[X", "\x1b[9X", "\x1b[@", "\x1b[9@", "\x1b[P", "\x1b[9P"),
+        *("\x1b[L", "\x1b[M", "\x1b[S", "\x1b[T", "\n\n\n\n", "\x1bD" * 4, "\x1bM" * 4),
+    ],
+)
+def test_what_is_erased_gets_the_background_only(moved: str, erases: str) -> None:
+    view = drawn(f"ab\r\n{FULL}{moved}{LOUD}{erases}\x1b[m")
+    runs = [run for row in view.runs for run in row if run.background != "default"]
+    assert runs
+    for run in runs:
+        assert run == run_of(" " * len(run.text), "default", "blue")
+
+
+def test_a_line_that_a_character_wraps_to_gets_the_background() -> None:
+    view = drawn(f"\x1b[4;1H{LOUD}{FULL}y")
+    assert view.runs[3][0].text == "y"
+    assert view.runs[3][1] == run_of(" " * 19, "default", "blue")
+    assert drawn(f"ab{LOUD}\x1bc").runs == drawn("").runs
 
 
 @pytest.mark.parametrize(
