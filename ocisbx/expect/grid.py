@@ -12,11 +12,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from unicodedata import normalize
 
-from pyte.charsets import LAT1_MAP
 from pyte.screens import wcwidth
 
-from ocisbx.expect.looks import BLANK, Cell
-from ocisbx.expect.pen import Pen
+from ocisbx.expect.looks import BLANK, Cell, erased
+from ocisbx.expect.pen import MAX_COLUMNS, Pen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Row: TypeAlias = tuple[Cell, ...]
 
-# A program can set any size (TIOCSWINSZ), and what is drawn is the host's time and memory.
+# And MAX_COLUMNS.
 MAX_ROWS: Final = 1000
-MAX_COLUMNS: Final = 4000
 MAX_CELLS: Final = 200_000
 # On one character; text has a few, what has more is meant to be much.
 MAX_MARKS: Final = 16
@@ -57,8 +55,8 @@ class Grid(Pen):
         super().reset()
         self.wiped(self.rows)
         self.rows = [self._blank()] * self.lines
-        # What REP repeats.
-        self._last = ""
+        self.repeated: Row = ()
+        """What REP repeats: the character that came last, until something else does."""
 
     def left(self, rows: list[Row]) -> None:
         """These leave the screen at its top."""
@@ -66,8 +64,8 @@ class Grid(Pen):
     def wiped(self, rows: list[Row]) -> None:
         """These are all, and are wiped off."""
 
-    def _blank(self) -> Row:
-        return (BLANK,) * self.columns
+    def _blank(self, count: int | None = None) -> Row:
+        return (erased(self.look),) * (self.columns if count is None else count)
 
     def resize(self, lines: int, columns: int) -> None:
         """A new size: what is blank below the cursor goes first, then what stands at the top."""
@@ -83,14 +81,15 @@ class Grid(Pen):
             del self.rows[:surplus]
             self.y = max(0, self.y - surplus)
         self.lines, self.columns = lines, columns
-        blank = self._blank()
+        blank = (BLANK,) * columns
         self.rows = for_each(lambda row: (row + blank[len(row) :])[:columns], self.rows)
         self.rows += [blank] * (lines - len(self.rows))
-        self.x = min(self.x, columns)
+        self.x = min(self.x, columns - 1)
         self.margins = None
 
     def index(self) -> None:
         """Down; at the bottom everything goes up."""
+        self.is_due = False
         if self.y == self.region[1]:
             self.scroll_up()
         else:
@@ -98,6 +97,7 @@ class Grid(Pen):
 
     def reverse_index(self) -> None:
         """Up; at the top everything goes down."""
+        self.is_due = False
         if self.y == self.region[0]:
             self.scroll_down()
         else:
@@ -117,62 +117,66 @@ class Grid(Pen):
     # ------------------------------------------------------------------------ text
     def draw(self, text: str) -> None:
         """Write, without what steers."""
-        charset = self.charsets[self.charset]
-        if charset is not LAT1_MAP:
-            text = text.translate(charset)
         look = self.look
-        for run in _RUN.findall(text):
+        for run in _RUN.findall(self.graphic(text)):
             if run.isascii():
-                self._put(tuple([_cell(char, look) for char in run]))
-                self._last = run[-1]
+                cells = tuple([_cell(char, look) for char in run])
+                self._put(cells)
+                self.repeated = cells[-1:]
             else:
                 self._draw_one(run)
 
     def _draw_one(self, char: str) -> None:
         width = wcwidth(char)
         if width > 0:
-            self._last = char if width == 1 else ""
             cell = _cell(char, self.look)
             if width == 1 or self.columns == 1:
-                self._put((cell,))
+                self.repeated = (cell,)
+                self._put(self.repeated)
             else:
-                self._put_wide(cell)
+                self.repeated = (cell, cell._replace(text=""))
+                self._put_wide(self.repeated)
         elif char.isprintable():
             self._mark(char)
 
     def repeat(self, count: int = 1) -> None:
-        """The last character (REP), at most for a line: curses, which knows where that ends."""
-        if self._last:
-            cell = _cell(self._last, self.look)
-            self._put((cell,) * min(count or 1, self.columns))
+        """The last character (REP), at most for a line, and a wide one up to its end: curses, which
+        knows where that is."""
+        width = len(self.repeated)
+        if width:
+            room = self.columns if width == 1 else self.columns - self.x
+            self._put(self.repeated * min(count or 1, room // width))
 
     def _put(self, cells: Row) -> None:
         at = 0
         while at < len(cells):
-            if self.x >= self.columns:
+            if self.is_due:
+                self.is_due = False
                 if self.wraps:
                     self.next_line()
-                else:
+                elif self.x == self.columns - 1:
                     # Each overwrites the one before it, at the right margin.
-                    self.x, at = self.columns - 1, len(cells) - 1
+                    at = len(cells) - 1
             part = cells[at : at + self.columns - self.x]
             if self.inserts:
                 self.insert_characters(len(part))
             self._write(self.x, part)
-            self.x += len(part)
             at += len(part)
+            self.x += len(part)
+            if self.x == self.columns:
+                self.x, self.is_due = self.columns - 1, True
 
-    def _put_wide(self, cell: Cell) -> None:
-        if self.x > self.columns - 2:
+    def _put_wide(self, cells: Row) -> None:
+        if self.is_due or self.x > self.columns - 2:
             if self.wraps:
                 self.next_line()
             else:
-                self.x = self.columns - 2
-        self._put((cell, cell._replace(text="")))
+                self.x = min(self.x, self.columns - 2)
+        self._put(cells)
 
     def _mark(self, char: str) -> None:
         """An accent, a vowel sign or the like, on the character before it in the line."""
-        row, x = self.rows[self.y], self.x - 1
+        row, x = self.rows[self.y], self.x if self.is_due else self.x - 1
         if x > 0 and not row[x].text:
             x -= 1
         if x >= 0 and len(row[x].text) <= MAX_MARKS:
@@ -223,33 +227,38 @@ class Grid(Pen):
     def insert_characters(self, count: int = 1) -> None:
         """Before the cursor's; what does not fit is lost."""
         row, x = self.rows[self.y], self.x
-        blanks = (BLANK,) * min(count or 1, self.columns - x)
-        self._write(x, (blanks + row[x:])[: self.columns - x])
+        blanks = self._blank(min(count or 1, self.columns - x))
+        self._replace(x, (blanks + row[x:])[: self.columns - x])
 
     def delete_characters(self, count: int = 1) -> None:
         """From the cursor's on."""
         row, x = self.rows[self.y], self.x
         count = min(count or 1, self.columns - x)
-        self._write(x, row[x + count :] + (BLANK,) * count)
+        self._replace(x, row[x + count :] + self._blank(count))
 
     def erase_characters(self, count: int = 1) -> None:
         """From the cursor's on."""
-        x = self.x
-        self._write(x, (self.look,) * min(count or 1, self.columns - x))
+        self._replace(self.x, self._blank(min(count or 1, self.columns - self.x)))
 
     def erase_in_line(self, how: int = 0) -> None:
         """From the cursor on (0), up to it (1), or all (2)."""
         if how == 0:
             self.erase_characters(self.columns)
         elif how == 1:
-            self._write(0, (self.look,) * min(self.x + 1, self.columns))
+            self._replace(0, self._blank(self.x + 1))
         elif how == 2:
-            self._write(0, (self.look,) * self.columns)
+            self._replace(0, self._blank())
+
+    def _replace(self, x: int, cells: Row) -> None:
+        """What stands there. As with xterm, nothing is due to wrap any more."""
+        self.is_due = False
+        self._write(x, cells)
 
     def erase_in_display(self, how: int = 0) -> None:
         """From the cursor on (0), up to it (1), or all (2); 3 is what has scrolled off."""
-        y, blank = self.y, (self.look,) * self.columns
+        y, blank = self.y, self._blank()
         if how == 2:
+            self.is_due = False
             self.wiped(self.rows)
             self.rows = [blank] * self.lines
         elif how == 0:
@@ -260,7 +269,10 @@ class Grid(Pen):
             self.erase_in_line(1)
 
     def alignment_display(self) -> None:
-        """E everywhere (DECALN)."""
+        """E everywhere (DECALN). All of it scrolls again, and of the pen the colours stay."""
+        self.margins, self.is_relative = None, False
+        self.cursor_position()
+        self.look = BLANK._replace(foreground=self.look.foreground, background=self.look.background)
         self.rows = [(Cell("E"),) * self.columns] * self.lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyte.graphics import BG_ANSI, FG_AIXTERM, FG_ANSI, FG_BG_256
@@ -30,6 +31,12 @@ class Cell(NamedTuple):
 
 
 BLANK: Final = Cell()
+
+
+@lru_cache(256)
+def erased(look: Cell) -> Cell:
+    """A blank where something was erased: it has the pen's background only (terminfo's bce)."""
+    return BLANK._replace(background=look.background)
 
 
 def number(text: str) -> int:

@@ -93,7 +93,7 @@ class Canvas:
             rows=grid.lines,
             columns=grid.columns,
             lines=tuple(for_each(line_of, grid.rows)),
-            cursor=(grid.y, min(grid.x, grid.columns - 1)),
+            cursor=(grid.y, grid.x),
             cursor_visible=grid.is_visible,
             title=inert(grid.title),
             runs=tuple(for_each(self._runs, grid.rows)) if colours else (),

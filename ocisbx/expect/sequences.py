@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ocisbx.expect.looks import number
+from ocisbx.expect.pen import PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,9 @@ _CSI = re.compile(r"([<-?]?)([0-9:;]*)([ -/]*)")
 # What xterm ends a string at: BEL only one that begins with `ESC ]`.
 _COMMAND = re.compile(r"[^\x07\x18\x1a\x1b\x9c]+")
 _STRING = re.compile(r"[^\x18\x1a\x1b\x9c]+")
+# What Linux' console sets its palette with (console_codes(4)) begins with `ESC ]`, and nothing ends
+# it: xterm (its brokenLinuxOSC) counts so many characters, `Pnrrggbb` and `R`.
+_PALETTE: Final = {"P": 8, "R": 1}
 
 # Methods of Grid.
 _CONTROLS: Final = {
@@ -42,6 +46,10 @@ _CONTROLS: Final = {
     "\x0f": "shift_in",
 }
 _ESCAPES: Final = {
+    "N": "shift_g2",
+    "O": "shift_g3",
+    "n": "lock_g2",
+    "o": "lock_g3",
     "7": "save_cursor",
     "8": "restore_cursor",
     "D": "index",
@@ -62,6 +70,7 @@ _FUNCTIONS: Final = {
     "F": ("cursor_up1", 1),
     "G": ("cursor_to_column", 1),
     "H": ("cursor_position", 2),
+    "I": ("tab", 1),
     "J": ("erase_in_display", 1),
     "?J": ("erase_in_display", 1),
     "K": ("erase_in_line", 1),
@@ -72,12 +81,13 @@ _FUNCTIONS: Final = {
     "S": ("scroll_up", 1),
     "T": ("scroll_down", 1),
     "X": ("erase_characters", 1),
+    "Z": ("back_tab", 1),
+    "^": ("scroll_down", 1),
     "`": ("cursor_to_column", 1),
-    "'": ("cursor_to_column", 1),
     "a": ("cursor_forward", 1),
     "b": ("repeat", 1),
     "d": ("cursor_to_line", 1),
-    "e": ("cursor_down", 1),
+    "e": ("cursor_lines_on", 1),
     "f": ("cursor_position", 2),
     "g": ("clear_tab_stop", 1),
     "h": ("set_mode", MAX_SEQUENCE),
@@ -87,6 +97,7 @@ _FUNCTIONS: Final = {
     "r": ("set_margins", 2),
     "s": ("save_cursor", 0),
     "u": ("restore_cursor", 0),
+    "!p": ("soft_reset", 0),
 }
 
 
@@ -119,14 +130,16 @@ class Sequences:
         char = text[at]
         if char == "\x1b":
             self._begin(self._escape)
-        elif char in "\x18\x1a":
-            self._state = self._plain
         elif char >= "\x80":
             # What ESC and a letter are in 7 bits (ECMA-35).
             self._begin(self._escape)
             self._escape(chr(ord(char) - 0x40), 0)
-        elif char in _CONTROLS:
-            getattr(self._grid, _CONTROLS[char])()
+        else:
+            self._grid.repeated = ()
+            if char in "\x18\x1a":
+                self._state = self._plain
+            elif char in _CONTROLS:
+                getattr(self._grid, _CONTROLS[char])()
         return at + 1
 
     def _begin(self, state: Callable[[str, int], int]) -> None:
@@ -142,12 +155,15 @@ class Sequences:
         self._state = self._plain
         if char > "~":
             return at
-        opened = {"[": self._csi, "]": self._command}.get(char)
-        if char in "PX^_":
-            opened = self._string
-        if opened and not self._kept:
+        if char == "[" and not self._kept:
+            # It may be REP.
+            self._begin(self._csi)
+            return at + 1
+        self._grid.repeated = ()
+        opened = self._command if char == "]" else self._string
+        if char in "]PX^_" and not self._kept:
             self._begin(opened)
-        elif self._kept in ("(", ")"):
+        elif self._kept in PLACES:
             self._grid.define_charset(char, self._kept)
         elif method := _ESCAPES.get(self._kept + char):
             getattr(self._grid, method)()
@@ -166,6 +182,7 @@ class Sequences:
         found = _CSI.fullmatch(self._kept)
         if found and len(self._kept) <= MAX_SEQUENCE:
             self._carry_out(found[1] + found[3] + char, found[2])
+        self._grid.repeated = ()
         return at + 1
 
     def _carry_out(self, name: str, parameters: str) -> None:
@@ -178,10 +195,13 @@ class Sequences:
 
     def _command(self, text: str, at: int) -> int:
         if found := _COMMAND.match(text, at):
-            if not self._kept and text[at] in "RP":
-                # Linux' palette, which has no end.
-                self._state = self._plain
-                return at + 1
+            length = _PALETTE.get((self._kept or text[at])[0])
+            if length:
+                taken = found[0][: length - len(self._kept)]
+                self._kept += taken
+                if len(self._kept) == length:
+                    self._state = self._plain
+                return at + len(taken)
             self._kept += found[0][: MAX_TITLE - len(self._kept)]
             return found.end()
         kind, _, title = self._kept.partition(";")

@@ -169,7 +169,10 @@ AMPLIFIERS = (
     *(
         b"\x1b[9999T",
         b"x\x1b[9999b",
+        "漢\x1b[9999b".encode(),
         b" \x1bH",
+        b" \x1bH\x1b[9999Z\x1b[9999I",
+        b"\x1b[g\x1b[C",
         b"\t\r",
         b"\x1b7",
         b"\x1b8",
@@ -182,10 +185,15 @@ AMPLIFIERS = (
         b"\x1b[?1049h",
         b"\x1b[?3h",
         b"\x1b[9999;9999Hx",
+        b"\x1b[!p",
+        b"\x1b[48;2;1;2;3m\x1b[T\x1b[44m\x1b[J",
+        b"\x1b(0\x1b)0\x0e\x1bNq",
     ),
     *(
         b"\x1b[" + b";" * 5000,
         b"\x1b]0;" + b"x" * 5000,
+        b"\x1b]P1",
+        b"\x1b]R",
         b"\x1bP" + b"x" * 5000,
         b"\x1b[" + b"9" * 5000,
     ),
@@ -226,7 +234,10 @@ OUTPUT = st.lists(
         st.builds(
             lambda *parts: "".join(parts).encode(),
             st.sampled_from(
-                ["\x1b[", "\x1b[?", "\x1b[>", "\u009b", "\x1b]", "\x1b(", "\x1b#", "\x1bP"]
+                [
+                    *("\x1b[", "\x1b[?", "\x1b[>", "\x1b[!", "\u009b", "\x1b]", "\x1b]P"),
+                    *("\x1b(", "\x1b*", "\x1b#", "\x1b", "\x1bP"),
+                ]
             ),
             st.lists(st.integers(0, 12).map(str), max_size=3).map(";".join),
             st.characters(min_codepoint=0x20, max_codepoint=0x7E),
@@ -236,13 +247,13 @@ OUTPUT = st.lists(
 )
 
 
-@given(OUTPUT, st.integers(1, 5), st.integers(1, 9))
+@given(OUTPUT, st.integers(1, 5), st.integers(1, 9), st.integers(0, 99))
 @example(
-    [b"\x1b[?6h", b"\x1b[2;4r", b"\x1b[9d", b"\x1b[9;9H", b"\x1b7", b"\x1b[?6l", b"\x1b8"], 5, 9
+    [b"\x1b[?6h", b"\x1b[2;4r", b"\x1b[9d", b"\x1b[9;9H", b"\x1b7", b"\x1b[?6l", b"\x1b8"], 5, 9, 9
 )
-@example(["漢".encode(), b"\x1b[4h", "漢".encode()], 2, 1)
+@example(["漢".encode(), b"\x1b[4h", "漢".encode()], 2, 1, 4)
 def test_it_is_all_one_in_which_pieces_it_comes(
-    pieces: list[bytes], rows: int, columns: int
+    pieces: list[bytes], rows: int, columns: int, cut: int
 ) -> None:
     shown = b"".join(pieces)
     canvas = Canvas(rows, columns)
@@ -250,6 +261,10 @@ def test_it_is_all_one_in_which_pieces_it_comes(
         canvas.feed(bytes([byte]))
     view = canvas.view(colours=True)
     assert view == drawn(shown, rows, columns)
+    canvas = Canvas(rows, columns)
+    canvas.feed(shown[:cut])
+    canvas.feed(shown[cut:])
+    assert view == canvas.view(colours=True)
     assert len(view.lines) == rows
     assert all(len(line) <= columns * (1 + MAX_MARKS) for line in view.lines)
     for line, runs in zip(view.lines, view.runs, strict=True):
@@ -260,20 +275,20 @@ def test_it_is_all_one_in_which_pieces_it_comes(
     assert len(canvas.view().lines) == columns
 
 
-# What pyte draws as terminals do; not what deletes, nor a line up or down from the last column.
+COUNTS = st.sampled_from(["", "1", "2", "3", "40"])
+# What pyte draws as terminals do, but not from behind the last column; and not what deletes.
+FROM_A_COLUMN = st.one_of(
+    st.sampled_from(["\n", "\t", "\x1bM", "\x1bD"]),
+    st.sampled_from(["\x1b[J", "\x1b[1J", "\x1b[2J", "\x1b[K", "\x1b[1K", "\x1b[2K"]),
+    st.builds("\x1b[{}{}".format, COUNTS, st.sampled_from("@X")),
+)
 PLAIN = st.lists(
     st.one_of(
         st.text(alphabet="abc ", min_size=1, max_size=9),
-        st.sampled_from(
-            ["\n", "\r", "\t", "\b", "\x1bM", "\x1bD", "\x1b#8", "\x0e", "\x0f", "\x1bc"]
-        ),
-        st.builds(
-            "\x1b[{}{}".format,
-            st.sampled_from(["", "1", "2", "3", "40"]),
-            st.sampled_from("@CDEFGLX"),
-        ),
+        st.builds("\x1b[{}G{}".format, st.integers(0, 12), FROM_A_COLUMN),
+        st.sampled_from(["\r", "\b", "\x1b#8\x1b[H", "\x1b)0\x0e", "\x0f", "\x1bc"]),
+        st.builds("\x1b[{}{}".format, COUNTS, st.sampled_from("CDEFGL")),
         st.builds("\x1b[{};{}H".format, st.integers(0, 7), st.integers(0, 12)),
-        st.sampled_from(["\x1b[J", "\x1b[1J", "\x1b[2J", "\x1b[K", "\x1b[1K", "\x1b[2K"]),
         st.sampled_from(["\x1b[4h", "\x1b[4l", "\x1b[?7l", "\x1b[?7h", "\x1b[20h", "\x1b[20l"]),
     ),
     max_size=25,

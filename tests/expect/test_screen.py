@@ -41,7 +41,7 @@ FULL_SCREEN = """
 def test_frames_are_drawn_as_terminals_draw_them() -> None:
     """curses chooses VT100's line graphics, also where all else is UTF-8."""
     canvas = Canvas(4, 20)
-    canvas.feed(b"\x1b(0lqk\x1b(B Zo\xc3")
+    canvas.feed(b"\x1b)0\x1b(0lqk\x1b(B Zo\xc3")
     canvas.feed(b"\xab \xe2\x82\xac\r\n\x0ex\x0f x")
     assert canvas.view().text == "┌─┐ Zoë €\n│ x\n\n"
     canvas.feed(b"\x1b(0")
