@@ -60,6 +60,7 @@ class Transcript:
     def __init__(self, fd: int, size: Size, term: str) -> None:
         """Takes ownership of `fd`, as of `make_file`."""
         self._fd = fd
+        self._size = size
         self._started = time.monotonic()
         # A character may come in two parts.
         self._shown = codecs.getincrementaldecoder("utf-8")("replace")
@@ -106,7 +107,10 @@ class Transcript:
 
     def resized(self, size: Size) -> None:
         """The terminal has this size now."""
-        self._event("r", f"{size.columns}x{size.rows}")
+        # Who has it drawn anew puts back the size that it had.
+        if size != self._size:
+            self._size = size
+            self._event("r", f"{size.columns}x{size.rows}")
 
     def close(self) -> None:
         """Idempotent."""
