@@ -14,7 +14,7 @@ import pytest
 
 from tests.command_line import ocisbx, start
 from tests.terminal.conftest import of_each_name
-from tests.terminal.driving import descriptors_left, eventually, events
+from tests.terminal.driving import descriptors_left, events, eventually
 from tests.terminal.seat import Seat
 from tests.terminal.test_attach import DETACH
 

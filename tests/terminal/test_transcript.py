@@ -130,7 +130,7 @@ def test_one_that_cannot_be(yard: Box, verb: tuple[str, ...]) -> None:
     refused = {
         ("-t", "--transcript", "there"): "file exists",
         ("-t", "--transcript", "no/where"): "no such file",
-        ("--transcript", "new"): "--transcript is of a terminal",
+        ("--transcript", "new"): "a transcript is of a terminal",
     }
     for words, reason in refused.items():
         done = ocisbx(yard, *verb, *words, "--", "true")
