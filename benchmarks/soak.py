@@ -34,7 +34,7 @@ from ocisbx.cgroup.box import cgroup_name
 from ocisbx.places import find_places
 from ocisbx.pool.pool import Pool
 from ocisbx.probe.cgroups import look
-from ocisbx.sandbox import Sandbox
+from ocisbx.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from ocisbx.pool.asynchronous import AsyncPool
     from ocisbx.pool.pool import Pool
     from ocisbx.result import RunResult, Termination
-    from ocisbx.sandbox import AsyncSandbox, Sandbox, arun, run
+    from ocisbx.sandbox.asynchronous import AsyncSandbox
+    from ocisbx.sandbox.sandbox import Sandbox, arun, run
     from ocisbx.session.asynchronous import AsyncSession
     from ocisbx.session.session import Session
 
@@ -73,19 +74,19 @@ __all__ = [
 
 _HOMES = {
     "AsyncPool": "pool.asynchronous",
-    "AsyncSandbox": "sandbox",
+    "AsyncSandbox": "sandbox.asynchronous",
     "AsyncSession": "session.asynchronous",
     "AsyncTerminal": "expect.terminal",
     "Container": "background.container",
     "RunResult": "result",
-    "Sandbox": "sandbox",
+    "Sandbox": "sandbox.sandbox",
     "Pool": "pool.pool",
     "SandboxConfig": "config",
     "Session": "session.session",
     "Terminal": "expect.terminal",
     "Termination": "result",
-    "arun": "sandbox",
-    "run": "sandbox",
+    "arun": "sandbox.sandbox",
+    "run": "sandbox.sandbox",
 }
 
 

@@ -18,7 +18,7 @@ from ocisbx.result import EnforcementState, RunResult, Termination, Timings
 from ocisbx.values import check_command, check_env, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from ocisbx.backends.driven import Driven
@@ -97,6 +97,27 @@ def run_plan(
             execution, verdict, captured = _launch(plan, call, hold, slot)
     told = Told(plan, call, execution, verdict, captured)
     return conclude(told, started_at, resolve_s=resolve_s, audit=audit)
+
+
+@contextlib.contextmanager
+def recorded(plan: Plan, call: Call, transcript: str | None) -> Iterator[Call]:
+    """The call, of whose terminal a transcript is written to a new file.
+
+    Raises:
+        ConfigError: it has no terminal, or the file cannot be made.
+    """
+    if transcript is None:
+        yield call
+        return
+    from ocisbx.terminal.device import DEFAULT_SIZE  # noqa: PLC0415 -- for terminals only
+    from ocisbx.terminal.transcript import (  # noqa: PLC0415 -- for who wants one
+        Transcript,
+        check_terminal,
+    )
+
+    check_terminal(has_one=plan.terminal)
+    with Transcript.into(transcript, DEFAULT_SIZE, call.term) as told:
+        yield call._replace(recorder=told)
 
 
 def given_call(

@@ -199,13 +199,17 @@ class OnTerminal(Driven):
 
     def resize(self, size: Size) -> None:
         """From any thread, as long as the terminal is there."""
-        self._wishes.add(lambda: self._set_size(size))
+        self._wishes.add(lambda: self._set_size(size, self._call.recorder))
 
-    def _set_size(self, size: Size) -> None:
+    def nudge(self, size: Size) -> None:
+        """As `resize`, for a moment: no recorder is told."""
+        self._wishes.add(lambda: self._set_size(size, None))
+
+    def _set_size(self, size: Size, recorder: Recorder | None) -> None:
         if self.terminal.controller_fd >= 0 and self.verdict is None:
             self._put_size(size)
-            if self._call.recorder is not None:
-                self._call.recorder.resized(size)
+            if recorder is not None:
+                recorder.resized(size)
 
     def _put_size(self, size: Size) -> None:
         set_size(self.terminal.controller_fd, size)

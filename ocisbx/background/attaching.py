@@ -34,6 +34,13 @@ FAREWELL_S = 1.0
 NOTHING = memoryview(b"")
 
 
+class Resizing(NamedTuple):
+    """How the terminal gets a size; by `nudge` for a moment, of which no transcript tells."""
+
+    resize: Callable[[Size], None]
+    nudge: Callable[[Size], None]
+
+
 class Attachments:
     """Implements `terminal.transcript.Recorder`: what is shown is told."""
 
@@ -47,7 +54,7 @@ class Attachments:
         self._is_watched = False
         self._line = b""
         self._size: Size | None = None
-        self._on_size: Callable[[Size], None] | None = None
+        self._resizing: Resizing | None = None
         self._on_left: Callable[[], None] = lambda: None
 
     def record(self, transcript: Recorder) -> None:
@@ -57,12 +64,12 @@ class Attachments:
     def open(
         self,
         input_fd: int,
-        on_size: Callable[[Size], None] | None = None,
+        resizing: Resizing | None = None,
         on_left: Callable[[], None] = lambda: None,
     ) -> None:
         """What is typed is written to `input_fd`, which never blocks and is ours from now on.
         `on_left`: somebody detached by their keys."""
-        self._input_fd, self._on_size, self._on_left = input_fd, on_size, on_left
+        self._input_fd, self._resizing, self._on_left = input_fd, resizing, on_left
 
     def add(self, size: Sequence[int] | None) -> socket.socket:
         """Somebody more, whose end is returned; `size`: what they sit at.
@@ -158,17 +165,17 @@ class Attachments:
 
     def _hear(self, frame: frames.Frame) -> None:
         size = frames.decode_size(frame.data) if frame.kind == frames.SIZED else None
-        if size is not None and self._on_size is not None:
+        if size is not None and self._resizing is not None:
             self._size = Size(*size)
-            self._on_size(self._size)
+            self._resizing.resize(self._size)
         elif frame.kind == frames.LEFT:
             self._on_left()
 
     def _redraw(self) -> None:
         """Have a full-screen program draw all of it anew: as if its size had changed, and back."""
-        if self._on_size is not None and self._size is not None:
-            self._on_size(Size(self._size.rows % SIZE_MAX + 1, self._size.columns))
-            self._on_size(self._size)
+        if self._resizing is not None and self._size is not None:
+            self._resizing.nudge(Size(self._size.rows % SIZE_MAX + 1, self._size.columns))
+            self._resizing.resize(self._size)
 
     def _type(self, data: memoryview) -> memoryview:
         """Type as much as goes; the rest."""

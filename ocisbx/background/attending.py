@@ -7,12 +7,12 @@ import os
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.background.attached import Attached
-from ocisbx.background.attaching import Attachments
+from ocisbx.background.attaching import Attachments, Resizing
 from ocisbx.background.control import Control, Events
 from ocisbx.background.packets import error_document
 from ocisbx.errors import InvalidState, OcisbxError
 from ocisbx.expect.screen import last_bytes
-from ocisbx.terminal.device import DEFAULT_SIZE, READ_BYTES, get_size
+from ocisbx.terminal.device import DEFAULT_SIZE, READ_BYTES, get_size, set_size
 
 if TYPE_CHECKING:
     from ocisbx.background.control import Answer
@@ -59,7 +59,8 @@ class Attending:
             stack.callback(self._events.close)
             self._people = Attachments(self._events, lambda: paint(terminal.screen()))
             self._people.shown(last_bytes(terminal.spawn.tail, RECENT_BYTES))
-            self._people.open(os.dup(self._raw.fileno()), self._resize, self._on_left)
+            resizing = Resizing(self._resize, self._nudge)
+            self._people.open(os.dup(self._raw.fileno()), resizing, self._on_left)
             stack.callback(self._people.close)
             self._events.watch(self._raw.fileno(), self._read)
             self._control = Control(terminal.id, self._events, self._answer)
@@ -125,6 +126,9 @@ class Attending:
 
     def _resize(self, size: Size) -> None:
         self._raw.resize(*size)
+
+    def _nudge(self, size: Size) -> None:
+        set_size(self._raw.fileno(), size)
 
     def _on_left(self) -> None:
         self._why = self._why or "the script goes on"

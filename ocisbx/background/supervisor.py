@@ -222,11 +222,13 @@ class Supervision:
 
     def _open_terminal(self) -> None:
         from ocisbx.backends.terminal import TerminalExecution  # noqa: PLC0415 -- loaded by then
+        from ocisbx.background.attaching import Resizing  # noqa: PLC0415 -- as above
 
         execution = self._execution
         if self._attached is None or not isinstance(execution, TerminalExecution):
             return
-        self._attached.open(os.dup(execution.terminal.controller_fd), execution.resize)
+        resizing = Resizing(execution.resize, execution.nudge)
+        self._attached.open(os.dup(execution.terminal.controller_fd), resizing)
 
     def _hold(self, execution: OciExecution) -> None:
         self._execution = execution

@@ -23,7 +23,7 @@ from ocisbx.init import cell_path
 from ocisbx.places import ensure, find_places
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import CELL_ARGS, RuntimeClient
-from ocisbx.sandbox import Sandbox
+from ocisbx.sandbox.sandbox import Sandbox
 from ocisbx.specgen.mounts import INIT_TARGET
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ocisbx.bench.processes import TIMEOUT_S, opened, payload_of
 from ocisbx.errors import RuntimeFailed
 from ocisbx.mounts import PER_CALL
 from ocisbx.pool.pool import Pool
-from ocisbx.sandbox import Sandbox
+from ocisbx.sandbox.sandbox import Sandbox
 from ocisbx.session.session import Session
 
 if TYPE_CHECKING:

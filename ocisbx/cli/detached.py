@@ -26,6 +26,7 @@ from ocisbx.values import check_command, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from ocisbx.plan import Plan
 
@@ -96,7 +97,7 @@ def detach(options: Mapping[str, Any], words: list[str], began: float, *, start:
                 resolve_s=time.monotonic() - began,
                 parent=parent,
                 keyboard=keyboard,
-                transcript=_transcript(plan, options, stack),
+                transcript=stack.enter_context(_transcript(plan, options)),
                 tell=say,
             ),
         )
@@ -110,12 +111,9 @@ def detach(options: Mapping[str, Any], words: list[str], began: float, *, start:
     return 0
 
 
-def _transcript(plan: Plan, options: Mapping[str, Any], stack: contextlib.ExitStack) -> int | None:
-    """A descriptor, which the stack closes, for the one that is asked for."""
+def _transcript(plan: Plan, options: Mapping[str, Any]) -> AbstractContextManager[int | None]:
     if "transcript" not in options:
-        return None
-    from ocisbx.cli.terminal import transcript_file  # noqa: PLC0415 -- for those who want one
+        return contextlib.nullcontext()
+    from ocisbx.terminal.transcript import new_file  # noqa: PLC0415 -- for those who want one
 
-    descriptor = transcript_file(plan, options["transcript"])
-    stack.callback(os.close, descriptor)
-    return descriptor
+    return new_file(options["transcript"], has_terminal=plan.terminal)

@@ -98,7 +98,7 @@ def _run(
     from ocisbx.cli.run import Interrupts, extra_environment  # noqa: PLC0415
     from ocisbx.expect.hidden import load_secrets  # noqa: PLC0415
     from ocisbx.expect.runner import run_script  # noqa: PLC0415
-    from ocisbx.sandbox import Sandbox  # noqa: PLC0415
+    from ocisbx.sandbox.sandbox import Sandbox  # noqa: PLC0415
 
     secrets = load_secrets(script, os.environ)
     given = options.get("wait-user")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Step
-from ocisbx.errors import ConfigError
 from ocisbx.terminal.device import DEFAULT_SIZE
 from ocisbx.terminal.local import STDIN, STDOUT, LocalTerminal
-from ocisbx.terminal.transcript import Transcript, make_file
+from ocisbx.terminal.transcript import Transcript, check_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,34 +27,25 @@ def sit_down(
     Raises:
         ConfigError: a transcript without a terminal, or one that cannot be made.
     """
-    person = Person(call, None if transcript is None else transcript_file(plan, transcript))
+    if transcript is not None:
+        check_terminal(has_one=plan.terminal)
+    person = Person(call, transcript)
     return person, person.call, person.hold(hold)
-
-
-def transcript_file(plan: Plan, path: str) -> int:
-    """A descriptor for what `--transcript` asks for.
-
-    Raises:
-        ConfigError: there is no terminal, or the file cannot be made.
-    """
-    if not plan.terminal:
-        raise ConfigError("--transcript is of a terminal", remedy="add -t")
-    return make_file(path)
 
 
 class Person:
     """Whoever sits at the caller's terminal: their size, their kind of terminal and, with `-i`,
     every key of theirs. A context, as LocalTerminal."""
 
-    def __init__(self, call: Call, transcript: int | None) -> None:
-        """`transcript`: the file to write one to, ours from now on."""
+    def __init__(self, call: Call, transcript: str | None) -> None:
+        """`transcript`: the file to be made for one. Raises ConfigError: it cannot be."""
         self._local = LocalTerminal(
             self._follow, types=call.stdin == STDIN, sees=call.stdout == STDOUT
         )
         self._execution: Driven | None = None
         self._on_step = call.on_step
         size, term = self._local.size() or DEFAULT_SIZE, self._local.term
-        self._transcript = None if transcript is None else Transcript(transcript, size, term)
+        self._transcript = None if transcript is None else Transcript.into(transcript, size, term)
         self.call = call._replace(
             size=size, term=term, on_step=self._step, recorder=self._transcript
         )
@@ -64,10 +54,10 @@ class Person:
         self._local.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         self._local.__exit__()
         if self._transcript is not None:
-            self._transcript.close()
+            self._transcript.__exit__(kind, error)
 
     def hold(self, then: Hold) -> Callable[[Driven], None]:
         """What is shown the execution: us, then the caller's own."""

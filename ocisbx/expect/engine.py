@@ -23,7 +23,7 @@ from ocisbx.expect.template import joined, parse_template
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from ocisbx.expect.expecting import _Face
+    from ocisbx.expect.face import Face
     from ocisbx.terminal.terminal import Ending
 
 # How long a program may take between its prompt and switching the echo off (getpass and ssh do it
@@ -100,7 +100,7 @@ class Engine:
     def __init__(
         self,
         script: models.Script,
-        face: _Face,
+        face: Face,
         secrets: Mapping[str, str],
         params: Mapping[str, str],
     ) -> None:
@@ -321,7 +321,7 @@ class Engine:
                     raise _Stop("error", f"{why}; allow_echo = true types it nevertheless")
                 yield Pause(0.01)
         # A capture may be one, too.
-        secret = secret or self._face.hidden.mask(keys) != keys
+        secret = secret or self._face.hidden.stands_in(keys)
         yield Type(keys + end, secret, progress.left_s)
         progress.typed += 1
 

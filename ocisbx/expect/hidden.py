@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ocisbx.documents import read_file
 from ocisbx.errors import ConfigError
 from ocisbx.expect.template import check_line
-from ocisbx.terminal.veil import MASK, pattern_of
+from ocisbx.terminal.veil import MASK, Secrets, united
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,23 +32,25 @@ class Hidden:
     def __init__(self, also: Callable[[str], None] = lambda _: None) -> None:
         """`also` is told each of them."""
         self._also = also
-        self._texts: set[str] = set()
-        self._any: re.Pattern[str] | None = None
+        self._secrets = Secrets()
 
-    def add(self, text: str) -> None:
+    def add(self, text: str | bytes) -> None:
         """From now on `text` is masked; the end of a line is no part of it."""
-        if stripped := text.strip("\r\n"):
-            self._texts.add(stripped)
-            self._any = re.compile(pattern_of(self._texts))
+        if stripped := _readable(text).strip("\r\n"):
+            self._secrets.add(stripped)
             self._also(stripped)
+
+    def stands_in(self, text: str | bytes) -> bool:
+        """Whether any of them does."""
+        return bool(self._secrets.find(_readable(text)))
 
     def mask(self, text: str) -> str:
         """`text` without secrets, also where a terminal broke the line in the middle of one."""
-        return text if self._any is None else self._any.sub(MASK, text)
+        return _without(text, united(self._secrets.find(text)), 0, len(text))
 
     def mask_parts(self, whole: str, spans: Iterable[tuple[int, int]]) -> list[str]:
         """These parts of `whole`; of a secret that a part cuts through nothing is shown either."""
-        found = [] if self._any is None else [match.span() for match in self._any.finditer(whole)]
+        found = united(self._secrets.find(whole))
         return [_without(whole, found, begin, end) for begin, end in spans]
 
     def mask_filled(self, pieces: Iterable[Filled]) -> str:
@@ -59,21 +60,27 @@ class Hidden:
             begin, text = len(text), text + piece.text
             if piece.foreign:
                 foreign.append((begin, len(text)))
-        shown, done, at = "", 0, 0
-        while self._any is not None and (match := self._any.search(text, at)):
-            start, at = match.span()
-            if any(start < end and begin < at for begin, end in foreign):
-                shown, done = shown + text[done:start] + MASK, at
-            else:
-                # Another secret may begin in the middle of it, and go on in what is foreign.
-                at = start + 1
-        return shown + text[done:]
+        found = [
+            (start, stop)
+            for start, stop in self._secrets.find(text)
+            if any(start < end and begin < stop for begin, end in foreign)
+        ]
+        return _without(text, united(found), 0, len(text))
 
     def tail(self, text: str, count: int) -> str:
         """The last `count` characters, masked before they are cut."""
         masked = self.mask(text[-count - CONTEXT :])
         is_cut = len(text) > count + CONTEXT or len(masked) > count
         return "..." + masked[-count:] if is_cut else masked
+
+
+def _readable(text: str | bytes) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text.decode("latin-1")
 
 
 def _without(whole: str, found: Iterable[tuple[int, int]], begin: int, end: int) -> str:

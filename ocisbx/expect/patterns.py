@@ -35,6 +35,22 @@ _FLAGS = {
 }
 
 
+class PatternError(ConfigError):
+    """A pattern does not compile, or its search takes too long; `pattern` stands in `what`."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str = "",
+        remedy: str = "",
+        exit_code: int | None = None,
+        pattern: str | bytes = "",
+    ) -> None:
+        super().__init__(what, why=why, remedy=remedy, exit_code=exit_code)
+        self.pattern = pattern
+
+
 class Pattern:
     """A compiled pattern with the members that pexpect's searcher asks for.
 
@@ -51,7 +67,7 @@ class Pattern:
         self._search = inner.search
 
     def search(self, text: Any, position: int = 0) -> re.Match[Any] | None:  # noqa: ANN401 -- both
-        """The first match from `position` on. Raises ConfigError: it takes too long."""
+        """The first match from `position` on. Raises PatternError: it takes too long."""
         match: re.Match[Any] | None
         try:
             # On the way from a prompt to its match: nothing is looked up that need not be.
@@ -68,12 +84,13 @@ class Pattern:
             raise self._too_slow(text) from None
         return len(text) if match is None else match.start()
 
-    def _too_slow(self, text: Any) -> ConfigError:  # noqa: ANN401 -- str or bytes
-        return ConfigError(
+    def _too_slow(self, text: Any) -> PatternError:  # noqa: ANN401 -- str or bytes
+        return PatternError(
             f"the pattern {show(self.pattern)} took over {_limit_s(text):g} s",
             why=f"it was searched for in {len(text)} characters of output",
             remedy="it backtracks: let no two parts of it match the same text, as in (a+)+ or "
             "(\\w|\\w\\w)+",
+            pattern=self.pattern,
         )
 
 
@@ -86,7 +103,7 @@ def compile_pattern(text: str | bytes, flags: int = re.DOTALL) -> Pattern:
     """A pattern; `flags` are re's. DOTALL is pexpect's habit.
 
     Raises:
-        ConfigError: it does not compile, or is too large.
+        PatternError: it does not compile, or is too large.
     """
     if len(text) > MAX_PATTERN:
         raise _refused(text, f"it has {len(text)} characters, more than {MAX_PATTERN}")
@@ -124,8 +141,9 @@ def as_pattern(given: Any, flags: int = re.DOTALL, *, text: bool = True) -> Patt
     return compile_pattern(given, flags)
 
 
-def _refused(text: str | bytes, why: str, remedy: str = SYNTAX_REMEDY) -> ConfigError:
-    return ConfigError(f"{show(text)} is not a pattern", why=why, remedy=remedy)
+def _refused(text: str | bytes, why: str, remedy: str = SYNTAX_REMEDY) -> PatternError:
+    what = f"{show(text)} is not a pattern"
+    return PatternError(what, why=why, remedy=remedy, pattern=text)
 
 
 class _Form(NamedTuple):

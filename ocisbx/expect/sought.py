@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pexpect import EOF, TIMEOUT
 
-from ocisbx.errors import ExpectEOF, ExpectTimeout
-from ocisbx.expect.patterns import Pattern, as_pattern
+from ocisbx.errors import ConfigError, ExpectEOF, ExpectTimeout
+from ocisbx.expect.patterns import Pattern, PatternError, as_pattern
 from ocisbx.values import show
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ocisbx.errors import TerminalError
-    from ocisbx.expect.expecting import _Face
+    from ocisbx.expect.face import Face
     from ocisbx.expect.hidden import Hidden
 
 SHOWN_CHARACTERS = 200
@@ -56,7 +59,7 @@ class OnScreen:
 
 
 def as_ours(
-    error: EOF | TIMEOUT, face: _Face, wanted: object, timeout_s: float | None, ending: str
+    error: EOF | TIMEOUT, face: Face, wanted: object, timeout_s: float | None, ending: str
 ) -> TerminalError:
     """pexpect's two exceptions as ours, with what came instead; `ending`: how the program ended."""
     name, came = _name(wanted, face.typed), _came(face.spawn.before, face.hidden)
@@ -69,6 +72,16 @@ def as_ours(
     return ExpectEOF(
         f"the output ended before {name} appeared", why=", ".join(filter(None, [ending, came]))
     )
+
+
+@contextmanager
+def without_secrets(hidden: Hidden) -> Iterator[None]:
+    """What goes wrong with a pattern is told without the secrets that it holds."""
+    try:
+        yield
+    except PatternError as error:
+        what = error.what.replace(show(error.pattern), _shown(error.pattern, hidden))
+        raise ConfigError(what, why=hidden.mask(error.why), remedy=error.remedy) from None
 
 
 def _name(wanted: object, hidden: Hidden) -> str:
@@ -85,9 +98,10 @@ def _shown(item: object, hidden: Hidden) -> str:
     if not isinstance(given, (str, bytes)):
         return show(given)
     text = given if isinstance(given, str) else given.decode(errors="replace")
-    for form in (text, re.sub(r"\\(\W)", r"\1", text)):
-        if (masked := hidden.mask(form)) != form:
-            return show(masked)
+    # Escaped first: plain ones are found there, too.
+    for form in (re.sub(r"\\(\W)", r"\1", text), text):
+        if hidden.stands_in(form):
+            return show(hidden.mask(form))
     return show(given)
 
 

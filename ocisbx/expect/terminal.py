@@ -8,7 +8,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Self
 
-from ocisbx.expect.expecting import AsyncExpect, Expect, _Face
+from ocisbx.expect.expecting import AsyncExpect, Expect
+from ocisbx.expect.face import Face
 from ocisbx.expect.intake import check_encoding
 from ocisbx.expect.waiting import is_over, left, turn
 from ocisbx.whole import whole
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 READ_S = 0.05
 
 
-class _Held(_Face):
+class _Held(Face):
     """What both twins share: the container."""
 
     raw: ContainerTerminal

@@ -12,7 +12,7 @@ from ocisbx.backends.late import Given, changed, check_able, compile_late, opene
 from ocisbx.container.paths import clean
 from ocisbx.errors import ConfigError
 from ocisbx.mounts import is_per_call, parse_workspace
-from ocisbx.sandbox import Sandbox
+from ocisbx.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from ocisbx.calls import given_call
 from ocisbx.errors import ConfigError, InvalidState, PolicyDenied, Unsupported
 from ocisbx.probe.processes import handle_of
 from ocisbx.quirks import find_quirks
-from ocisbx.sandbox import Sandbox
+from ocisbx.sandbox.sandbox import Sandbox
 from ocisbx.session.bounds import limits_within, seconds_within
 from ocisbx.session.worktree import Worktree
 from ocisbx.values import show
@@ -248,8 +248,9 @@ class Session:
         **options: Any,  # noqa: ANN401 -- typed where they arrive
     ) -> Terminal:
         """Start one command on a terminal of its own, which the caller reads and types on; the
-        context's exit ends it. `size` is rows and columns; the other options, and errors, are those
-        of `run`, but for `input` and callbacks.
+        context's exit ends it. `size` is rows and columns, `transcript` a file to be made,
+        asciicast v2; the other options, and errors, are those of `run`, but for `input` and
+        callbacks.
 
         Raises:
             Unsupported: on gVisor, which lets no terminal out that is made inside.
@@ -268,15 +269,17 @@ class Session:
         workdir: str | None = None,
         timeout_s: float | None = None,
         user: tuple[int, int] | None = None,
+        transcript: str | None = None,
     ) -> ContainerTerminal:
         """`spawn` for asyncio: what a thread does of it. Errors as there."""
         from ocisbx.terminal.device import check_size  # noqa: PLC0415 -- as above
         from ocisbx.terminal.terminal import ContainerTerminal  # noqa: PLC0415 -- as above
 
         call = given_call(command, shell=shell, env=env, workdir=workdir, user=user)
-        call = call._replace(size=check_size(*size))
-        orders = self._orders_of()
-        return ContainerTerminal(orders.spawn(call, timeout_s=timeout_s, audit=self._audit))
+        checked = check_size(*size)
+        call = call._replace(size=checked)
+        begin = partial(self._orders_of().spawn, call, timeout_s=timeout_s, audit=self._audit)
+        return ContainerTerminal.begun(begin, transcript, checked, call.term)
 
     def put(self, source: str | os.PathLike[str], target: str) -> None:
         """Copy a file or tree of the host's into it, as `cp -r`; links as they are.

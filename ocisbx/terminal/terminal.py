@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from ocisbx.errors import ExpectEOF, TerminalError
 from ocisbx.terminal.device import (
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ocisbx.result import RunResult
+    from ocisbx.terminal.device import Size
     from ocisbx.terminal.transcript import Transcript
 
 # How long a wait may be before it is looked whether the program has ended, whose terminal may be
@@ -73,6 +75,26 @@ class ContainerTerminal:
         self._program = program
         self._transcript = transcript
         self._at_end = program.controller_fd < 0
+
+    @classmethod
+    def begun(
+        cls, begin: Callable[[], Program], transcript: str | None, size: Size, term: str
+    ) -> Self:
+        """Of the program that `begin` starts; `transcript`: a file to be made of what passes, which
+        is not there after an error.
+
+        Raises:
+            ConfigError: it exists, or cannot be made.
+        """
+        if transcript is None:
+            return cls(begin())
+        from ocisbx.terminal.transcript import Transcript  # noqa: PLC0415 -- for who wants one
+
+        with contextlib.ExitStack() as stack:
+            told = stack.enter_context(Transcript.into(transcript, size, term))
+            terminal = cls(begin(), told)
+            stack.pop_all()
+        return terminal
 
     @property
     def id(self) -> str:

@@ -8,13 +8,16 @@ import codecs
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from ocisbx.errors import ConfigError
 from ocisbx.terminal.veil import Veil
 from ocisbx.values import show
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ocisbx.terminal.device import Size
 
 # In place of what was typed and not shown: its length is not told either.
@@ -36,6 +39,12 @@ class Recorder(Protocol):
         """The terminal has this size now."""
 
 
+def check_terminal(*, has_one: bool) -> None:
+    """Whether there can be a transcript. Raises ConfigError."""
+    if not has_one:
+        raise ConfigError("a transcript is of a terminal", remedy="add -t (`terminal=True`)")
+
+
 def make_file(path: str) -> int:
     """A descriptor for a transcript: of a file of mode 0600 that did not exist before.
 
@@ -54,12 +63,45 @@ def make_file(path: str) -> int:
         ) from error
 
 
+@contextmanager
+def new_file(path: str | None, *, has_terminal: bool) -> Iterator[int | None]:
+    """A descriptor as of `make_file`, for another process to write to; after an error there is no
+    such file. None: none is wanted.
+
+    Raises:
+        ConfigError: there is no terminal, or the file cannot be made.
+    """
+    if path is None:
+        yield None
+        return
+    check_terminal(has_one=has_terminal)
+    descriptor = make_file(path)
+    try:
+        yield descriptor
+    except BaseException:
+        _take_away(descriptor, path)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _take_away(descriptor: int, path: str) -> None:
+    """Unless it is gone, or another has its name by now."""
+    with suppress(OSError):
+        if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+            os.unlink(path)
+
+
 class Transcript:
     """Each event is in the file as soon as it happened."""
 
-    def __init__(self, fd: int, size: Size, term: str) -> None:
-        """Takes ownership of `fd`, as of `make_file`."""
+    def __init__(self, fd: int, size: Size, term: str, *, path: str | None = None) -> None:
+        """Takes ownership of `fd`, as of `make_file`. As a context it is closed at the end; after
+        an error, where nothing has passed, there is no file at `path` either."""
         self._fd = fd
+        self._path = path
+        self._is_empty = True
+        self._size = size
         self._started = time.monotonic()
         # A character may come in two parts.
         self._shown = codecs.getincrementaldecoder("utf-8")("replace")
@@ -76,6 +118,19 @@ class Transcript:
                 "env": {"TERM": term},
             }
         )
+
+    @classmethod
+    def into(cls, path: str, size: Size, term: str) -> Self:
+        """Into a new file. Raises ConfigError: it exists, or cannot be made."""
+        return cls(make_file(path), size, term, path=path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
+        if error is not None and self._is_empty and self._path is not None:
+            _take_away(self._fd, self._path)
+        self.close()
 
     def shown(self, data: bytes | memoryview) -> None:
         """The program printed this."""
@@ -106,7 +161,10 @@ class Transcript:
 
     def resized(self, size: Size) -> None:
         """The terminal has this size now."""
-        self._event("r", f"{size.columns}x{size.rows}")
+        # Who has it drawn anew puts back the size that it had.
+        if size != self._size:
+            self._size = size
+            self._event("r", f"{size.columns}x{size.rows}")
 
     def close(self) -> None:
         """Idempotent."""
@@ -118,6 +176,7 @@ class Transcript:
 
     def _event(self, code: str, data: str) -> None:
         if data:
+            self._is_empty = False
             self._write([round(time.monotonic() - self._started, 6), code, data])
 
     def _write(self, line: object) -> None:

@@ -12,15 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ocisbx.background import frames
-from ocisbx.background.attaching import BACKLOG_BYTES, Attachments
+from ocisbx.background.attaching import BACKLOG_BYTES, Attachments, Resizing
 from ocisbx.background.control import Events
 from ocisbx.errors import InvalidState
+from ocisbx.terminal.device import SIZE_MAX, Size
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
-
-    from ocisbx.terminal.device import Size
 
 
 class Stage:
@@ -34,7 +33,8 @@ class Stage:
         os.set_blocking(self.read_fd, False)
         self.sizes: list[Size] = []
         self.left = 0
-        self.hub.open(write_fd, self.sizes.append, self._leave)
+        self.nudges: list[Size] = []
+        self.hub.open(write_fd, Resizing(self.sizes.append, self.nudges.append), self._leave)
         self.people: list[socket.socket] = []
 
     def _leave(self) -> None:
@@ -84,7 +84,7 @@ def test_whatever_they_say_nothing_breaks(packets: list[bytes]) -> None:
             rude.send(packet)
         other.send(frames.TYPED + b"!")
         assert stage.typed().endswith(b"!")
-        assert all(1 <= one <= 65535 for size in stage.sizes for one in size)
+        assert all(1 <= one <= 65535 for size in stage.sizes + stage.nudges for one in size)
         stage.hub.shown(b"shown")
         assert other.recv(100) == frames.SHOWN + b"shown"
     finally:
@@ -183,6 +183,20 @@ def test_who_left_before_they_read_all_has_left(stage: Stage) -> None:
     person.close()
     assert stage.typed() == b"y\r"
     assert (stage.left, stage.hub.count) == (1, 0)
+
+
+def test_who_comes_and_who_missed_something_have_it_drawn_anew(stage: Stage) -> None:
+    size = Size(30, SIZE_MAX)
+    person = stage.hub.add(size)
+    stage.people.append(person)
+    assert (stage.nudges, stage.sizes) == ([(31, SIZE_MAX)], [size])
+    for _ in range(200):
+        stage.hub.shown(bytes(1 << 15))
+    person.settimeout(5)
+    while len(stage.nudges) == 1:
+        assert person.recv(1 << 16)
+        stage.turn()
+    assert (stage.nudges, stage.sizes) == ([(31, SIZE_MAX)] * 2, [size] * 2)
 
 
 def test_who_is_idle_wakes_nobody(stage: Stage) -> None:

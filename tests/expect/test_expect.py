@@ -343,3 +343,25 @@ def test_what_was_typed_as_a_secret_stands_in_no_error_though_it_is_looked_for()
         terminal.sendline(secret.encode(), secret=True)
         with pytest.raises(ExpectTimeout, match=r"^'\[secret\]!' did not appear"):
             terminal.expect_exact(f"{secret}!".encode(), 0)
+
+
+def test_what_is_wrong_with_a_pattern_is_told_without_the_secret_that_it_holds() -> None:
+    secret = "tiger. 5%"
+    slow = rf"{re.escape(secret)}|(\w|\w\w)+\d$"
+    wrong: dict[Any, str] = {
+        slow: "took over 1 s",
+        re.compile(slow): "took over 1 s",
+        f"({secret}": "is not a pattern",
+        f"(?P={secret})": "is not a pattern",
+    }
+    source = "input(); print('a' * 60 + 'b', end='', flush=True); input()"
+    with driven(*python(source), echo=False) as terminal:
+        terminal.sendline(secret, secret=True)
+        terminal.expect_screen("ab", WAIT_S)
+        for look in (terminal.expect, terminal.expect_screen):
+            for pattern, why in wrong.items():
+                with pytest.raises(ConfigError, match=why) as raised:
+                    look(["never", pattern], WAIT_S)
+                assert "[secret]" in raised.value.what
+                assert "tiger" not in raised.value.render()
+                assert "tiger" not in repr(vars(raised.value))

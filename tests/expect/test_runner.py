@@ -49,6 +49,16 @@ def test_a_match_that_cuts_through_a_secret(
     assert groups == ["[secret]" for _ in groups]
 
 
+def test_secrets_that_overlap_are_masked_as_one() -> None:
+    secrets = {"one": "abcdef", "two": "defghi"}
+    steps: list[dict[str, Any]] = [
+        {"cases": [{"expect": one, "action": "next", "message": "${0}"}]} for one in ("e", "y")
+    ]
+    report = carry_out(python("print('x abcdefghi y'); input()"), steps, secrets=secrets)
+    told = [(step.before, step.matches[0][1]) for step in report.steps]
+    assert told == [("x [secret]", "[secret]"), ("[secret] ", "y")]
+
+
 def test_a_message_may_hold_what_is_no_key_to_type() -> None:
     case = {"expect": r"Error: ([^\r\n]*)", "action": "fail", "message": "it says ${1}"}
     report = carry_out(python("print('Error: \\x1b[31mno\\x1b[0m'); input()"), [{"cases": [case]}])

@@ -21,7 +21,7 @@ from ocisbx.host import Host, PathKind
 from ocisbx.places import find_places
 from ocisbx.probe.gather import gather
 from ocisbx.result import RunResult, Termination
-from ocisbx.sandbox import Sandbox
+from ocisbx.sandbox.sandbox import Sandbox
 from tests.runtimes.init_container import NATIVE, Runtime
 from tools.example_bundles import Example, names, read_example
 

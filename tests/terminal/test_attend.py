@@ -14,7 +14,7 @@ import pytest
 
 from tests.command_line import ocisbx, start
 from tests.terminal.conftest import of_each_name
-from tests.terminal.driving import descriptors_left, eventually
+from tests.terminal.driving import descriptors_left, events, eventually
 from tests.terminal.seat import Seat
 from tests.terminal.test_attach import DETACH
 
@@ -97,6 +97,9 @@ def test_in_place(box: Box, script: Path) -> None:
     kept = cast.read_text()
     assert "welcome" not in kept
     assert "s3cret" not in kept
+    # Theirs, and the one that it had; without the nudge at which a program draws all anew.
+    sizes = [data for _, kind, data in events(cast)[1] if kind == "r"]
+    assert sizes == ["90x30", "80x24"]
     assert (
         kept.index("Password: ") < kept.index("a person had the terminal") < kept.index("x is done")
     )

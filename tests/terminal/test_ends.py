@@ -345,3 +345,19 @@ def test_a_transcript_leaves_out_what_is_called_secret_where_it_is_echoed(box: B
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     shown = "".join(data for _, code, data in lines[1:] if code == "o")
     assert shown == "? [secret]\r\n[secret] and [secret]\r\n"
+
+
+def test_a_transcript_leaves_out_a_secret_that_is_typed_again(box: Box) -> None:
+    path = box.base / "cast"
+    script = "printf '? '; read a; read b; read c"
+    with box.sandbox().spawn(["sh", "-c", script], transcript=str(path)) as terminal:
+        until(terminal, "? ")
+        terminal.sendline("käthe2", secret=True)
+        terminal.sendline("is käthe2 mine")
+        terminal.sendline("no")
+        terminal.read(timeout_s=20)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    typed = "".join(data for _, code, data in lines[1:] if code == "i")
+    shown = "".join(data for _, code, data in lines[1:] if code == "o")
+    assert typed == "no\n"
+    assert shown == "? [secret]\r\nis [secret] mine\r\nno\r\n"

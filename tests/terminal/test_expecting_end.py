@@ -11,7 +11,7 @@ from pexpect import EOF
 
 import ocisbx
 from ocisbx import AsyncTerminal, ConfigError, ExpectEOF, Terminal
-from ocisbx.expect.expecting import _Face
+from ocisbx.expect.face import Face
 from tests.terminal.conftest import of_each_name
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_an_encoding_that_is_none_is_told_before_anything_starts(
     assert list(tmp_path.glob("cast")) == []
 
 
-class Refusing(_Face):
+class Refusing(Face):
     """In place of whatever may fail on a terminal that is there."""
 
     def __init__(self, *_: object, **__: object) -> None:

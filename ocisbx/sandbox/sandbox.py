@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ocisbx.backends.base import Call
-from ocisbx.calls import Renewal, Waiting, run_plan
+from ocisbx.calls import Renewal, Waiting, recorded, run_plan
 from ocisbx.capture import check_input
 from ocisbx.probe.processes import handle_of
 from ocisbx.values import check_command, check_env
@@ -16,13 +16,14 @@ from ocisbx.values import check_command, check_env
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ocisbx.backends.driven import Driven
     from ocisbx.background.container import Container
     from ocisbx.capture import Input
     from ocisbx.config import SandboxConfig
-    from ocisbx.expect.terminal import AsyncTerminal, Terminal
+    from ocisbx.expect.terminal import Terminal
     from ocisbx.plan import Plan
     from ocisbx.result import RunResult
-    from ocisbx.running import AsyncRunning, Running
+    from ocisbx.running import Running
     from ocisbx.terminal.terminal import ContainerTerminal
 
     OnData = Callable[[bytes], None] | None
@@ -109,8 +110,10 @@ class Sandbox:
         name: str | None = None,
         on_stdout: OnData = None,
         on_stderr: OnData = None,
+        transcript: str | None = None,
     ) -> RunResult:
-        """Run one command to its end. `input`: bytes, or a descriptor or open file that is relayed.
+        """Run one command to its end. `input`: bytes, or a descriptor or open file that is relayed;
+        `transcript`: a file to be made, asciicast v2, of its terminal (`terminal=True`).
 
         Raises:
             ConfigError: the command is no list of strings, or too long; the input is a text.
@@ -121,13 +124,14 @@ class Sandbox:
             command, input=input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
         )
         plan = self.resolve()
-        return run_plan(
-            plan,
-            call,
-            resolve_s=self.resolve_s,
-            audit=self._audit,
-            renewal=self.renewal(),
-        )
+        with recorded(plan, call, transcript) as told:
+            return run_plan(
+                plan,
+                told,
+                resolve_s=self.resolve_s,
+                audit=self._audit,
+                renewal=self.renewal(),
+            )
 
     def start(
         self,
@@ -138,14 +142,27 @@ class Sandbox:
         name: str | None = None,
         on_stdout: OnData = None,
         on_stderr: OnData = None,
+        transcript: str | None = None,
     ) -> Running:
         """Start one command and return; the context's exit ends it. Errors as `run`, plus those
         of the start itself; later ones come out of `wait()`."""
         return self.begin(
-            command, input=input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
+            command,
+            input=input,
+            shell=shell,
+            name=name,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            transcript=transcript,
         ).started()
 
-    def begin(self, command: Sequence[str] | str, **options: Any) -> Running:  # noqa: ANN401 -- typed where they arrive
+    def begin(
+        self,
+        command: Sequence[str] | str,
+        *,
+        transcript: str | None = None,
+        **options: Any,  # noqa: ANN401 -- typed where they arrive
+    ) -> Running:
         """`start` for asyncio: once it is resolved, a thread starts it, and may wait for a slot."""
         call = self._call(command, **options)
         plan = self.resolve()
@@ -153,17 +170,19 @@ class Sandbox:
         resolve_s, audit = self.resolve_s, self._audit
         from ocisbx.running import Running  # noqa: PLC0415 -- threads, for those who start only
 
-        return Running(
-            lambda hold, pause: run_plan(
-                plan,
-                call,
-                resolve_s=resolve_s,
-                audit=audit,
-                hold=hold,
-                renewal=self.renewal(),
-                waiting=Waiting(pause),
-            )
-        )
+        def work(hold: Callable[[Driven], None], pause: Callable[[float], None]) -> RunResult:
+            with recorded(plan, call, transcript) as told:
+                return run_plan(
+                    plan,
+                    told,
+                    resolve_s=resolve_s,
+                    audit=audit,
+                    hold=hold,
+                    renewal=self.renewal(),
+                    waiting=Waiting(pause),
+                )
+
+        return Running(work)
 
     def spawn(
         self,
@@ -201,7 +220,6 @@ class Sandbox:
         from ocisbx.spawned import spawn_plan  # noqa: PLC0415 -- for terminals only
         from ocisbx.terminal.device import check_size  # noqa: PLC0415 -- as above
         from ocisbx.terminal.terminal import ContainerTerminal  # noqa: PLC0415 -- as above
-        from ocisbx.terminal.transcript import Transcript, make_file  # noqa: PLC0415 -- as above
 
         call = self._call(command, shell=shell, name=name)
         checked = check_size(*size)
@@ -211,21 +229,15 @@ class Sandbox:
         if terminals is None:
             terminals = self._terminals = Sandbox(self.config, terminal=True)
         plan = terminals.resolve()
-        told = None if transcript is None else Transcript(make_file(transcript), checked, call.term)
-        try:
-            program = spawn_plan(
-                plan,
-                call,
-                resolve_s=terminals.resolve_s,
-                audit=self._audit,
-                renewal=terminals.renewal(),
-            )
-        except BaseException:
-            if told is not None and transcript is not None:
-                told.close()
-                os.unlink(transcript)
-            raise
-        return ContainerTerminal(program, told)
+        begin = partial(
+            spawn_plan,
+            plan,
+            call,
+            resolve_s=terminals.resolve_s,
+            audit=self._audit,
+            renewal=terminals.renewal(),
+        )
+        return ContainerTerminal.begun(begin, transcript, checked, call.term)
 
     def create(
         self,
@@ -235,18 +247,28 @@ class Sandbox:
         shell: bool = False,
         name: str | None = None,
         die_with_parent: bool = False,
+        transcript: str | None = None,
     ) -> Container:
         """A container in the background that outlives this process, and waits for its `start()`.
-        `die_with_parent`: it does not outlive it. Errors as `run`; InvalidState: the name is taken.
+        `die_with_parent`: it does not outlive it; `transcript` as `run`, of all who are attached.
+        Errors as `run`; InvalidState: the name is taken.
         """
         from ocisbx.background.container import Container  # noqa: PLC0415 -- for those who need it
         from ocisbx.background.launch import Options, launch  # noqa: PLC0415 -- as above
+        from ocisbx.terminal.transcript import new_file  # noqa: PLC0415 -- as above
 
         call = self._call(command, input=input, shell=shell, name=name)
         plan = self.resolve()
-        with handle_of(os.getpid() if die_with_parent else None) as parent:
+        with (
+            handle_of(os.getpid() if die_with_parent else None) as parent,
+            new_file(transcript, has_terminal=plan.terminal) as file,
+        ):
             options = Options(
-                start=False, audit=self._audit, resolve_s=self.resolve_s, parent=parent
+                start=False,
+                audit=self._audit,
+                resolve_s=self.resolve_s,
+                parent=parent,
+                transcript=file,
             )
             made = launch(plan, call, self.renewal(), options)
         return Container.find(cast("str", made))
@@ -260,13 +282,20 @@ class Sandbox:
         name: str | None = None,
         on_stdout: OnData = None,
         on_stderr: OnData = None,
+        transcript: str | None = None,
     ) -> RunResult:
         """`run` for asyncio; callbacks are called in another thread. Cancellation ends the payload
         (SIGTERM, the grace, SIGKILL) and is raised when nothing is left of it."""
         from ocisbx.running import outcome  # noqa: PLC0415 -- threads, for those who await only
 
         running = self.begin(
-            command, input=input, shell=shell, name=name, on_stdout=on_stdout, on_stderr=on_stderr
+            command,
+            input=input,
+            shell=shell,
+            name=name,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            transcript=transcript,
         )
         return await outcome(running)
 
@@ -291,54 +320,9 @@ class Sandbox:
         )
 
 
-class AsyncSandbox:
-    """Sandbox for asyncio: the same names, awaited."""
-
-    def __init__(self, config: SandboxConfig | None = None, **fields: Any) -> None:  # noqa: ANN401 -- typed where they arrive
-        self._sandbox = Sandbox(config, **fields)
-
-    async def __aenter__(self) -> Self:
-        import asyncio  # noqa: PLC0415 -- 20 ms of every start, for those who await only
-
-        await asyncio.to_thread(self._sandbox.resolve)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._sandbox.__exit__()
-
-    async def prompt(self) -> str:
-        """As `Sandbox.prompt`."""
-        import asyncio  # noqa: PLC0415 -- as above
-
-        return await asyncio.to_thread(self._sandbox.prompt)
-
-    async def run(self, command: Sequence[str] | str, **options: Any) -> RunResult:  # noqa: ANN401 -- typed where they arrive
-        """As `Sandbox.arun`."""
-        return await self._sandbox.arun(command, **options)
-
-    def start(self, command: Sequence[str] | str, **options: Any) -> AsyncRunning:  # noqa: ANN401 -- typed where they arrive
-        """As `Sandbox.start`: `async with sandbox.start(...) as running`, or `await` it."""
-        from ocisbx.running import AsyncRunning  # noqa: PLC0415 -- as above
-
-        return AsyncRunning(partial(self._sandbox.begin, command, **options))
-
-    def spawn(
-        self,
-        command: Sequence[str] | str,
-        *,
-        encoding: str | None = "utf-8",
-        **options: Any,  # noqa: ANN401 -- typed where they arrive
-    ) -> AsyncTerminal:
-        """As `Sandbox.spawn`: `async with sandbox.spawn(...) as terminal`, or `await` it."""
-        from ocisbx.expect.terminal import AsyncTerminal  # noqa: PLC0415 -- as above
-
-        begin = partial(self._sandbox.hold, command, **options)
-        return AsyncTerminal(begin, encoding=encoding)
-
-
 _sandboxes: dict[tuple[str, str], Sandbox] = {}
 SANDBOXES_KEPT = 32
-_CALL_OPTIONS = ("input", "shell", "name", "on_stdout", "on_stderr")
+_CALL_OPTIONS = ("input", "shell", "name", "on_stdout", "on_stderr", "transcript")
 
 
 def run(

@@ -1,0 +1,1 @@
+"""The front door: what is resolved once runs commands, each in a fresh container."""
