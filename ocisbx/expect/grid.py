@@ -288,8 +288,8 @@ def _is_blank(row: Row) -> bool:
 
 
 def seen(row: Row) -> list[str]:
-    """What is seen in each cell: of half a wide character nothing."""
-    data = [cell.text for cell in row]
+    """What is seen in each cell: of half a wide character nothing, nor of what is concealed."""
+    data = [cell.text and " " if cell.concealed else cell.text for cell in row]
     if all(data) and "".join(data).isascii():
         return data
     wide = [bool(text) and wcwidth(text[0]) == 2 for text in data]

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 MAX_NUMBER: Final = 9999
 
-_ON: Final = {1: "bold", 3: "italic", 4: "underlined", 7: "reverse"}
-_OFF: Final = {22: "bold", 23: "italic", 24: "underlined", 27: "reverse"}
+_ON: Final = {1: "bold", 3: "italic", 4: "underlined", 7: "reverse", 8: "concealed"}
+_OFF: Final = {22: "bold", 23: "italic", 24: "underlined", 27: "reverse", 28: "concealed"}
 # 58 is the colour of what underlines, which nobody is told.
 _COLOURS: Final = {38: "foreground", 48: "background", 58: ""}
 
@@ -28,6 +28,7 @@ class Cell(NamedTuple):
     italic: bool = False
     underlined: bool = False
     reverse: bool = False
+    concealed: bool = False
 
 
 BLANK: Final = Cell()

@@ -107,7 +107,9 @@ class Canvas:
         )
 
     def _look(self, cell: tuple[str, Cell]) -> tuple[str, str, bool, bool, bool, bool]:
-        return (*cell[1][1:-1], cell[1].reverse != self._grid.is_turned)
+        look = cell[1]
+        turned = look.reverse != self._grid.is_turned
+        return look.foreground, look.background, look.bold, look.italic, look.underlined, turned
 
 
 def line_of(row: Row) -> str:

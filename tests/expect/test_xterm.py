@@ -278,3 +278,14 @@ def test_an_alignment_display_leaves_the_colours_of_the_pen() -> None:
     pen, rest = drawn(f"{LOUD}\x1b#8a").runs[0]
     assert pen == run_of("a", "red", "blue")
     assert rest == run_of("E" * 19, "default", "default")
+
+
+def test_what_is_concealed_is_blank() -> None:
+    view = drawn("a\x1b[8;44mb\u65e5c\x1b[28md\x1b[me")
+    assert view.lines[0] == "a    de"
+    assert view.runs[0][:3] == (
+        run_of("a", "default", "default"),
+        run_of("    d", "default", "blue"),
+        run_of("e" + " " * 13, "default", "default"),
+    )
+    assert text("\x1b[8mb\x1b[2G\x1b[28mc") == " c"
