@@ -63,7 +63,7 @@ class Driven:
         self._wishes = Wishes()
         # What else the loop waits for: descriptors, and what is done when one can be read.
         self.attended: dict[int, Callable[[], object]] = {}
-        self._alarm: tuple[float, Callable[[], object]] | None = None
+        self._alarms: list[tuple[float, Callable[[], object]]] = []
         self._init = InitChannel()
         self._ready = False
         self._started = False
@@ -107,7 +107,7 @@ class Driven:
 
     def set_alarm(self, at: float, action: Callable[[], object]) -> None:
         """Have the loop do this once, at that moment of time.monotonic(); for its own thread."""
-        self._alarm = (at, action)
+        self._alarms.append((at, action))
 
     def usage(self) -> ResourceUsage:
         """What the payload and all that it waited for used (getrusage(2)), once it has ended."""
@@ -165,17 +165,17 @@ class Driven:
 
     def _moments(self) -> list[float | None]:
         """When something falls due."""
-        alarm_at = None if self._alarm is None else self._alarm[0]
-        return [self._timeout_at, self._cleanup_at, self._ending.next_at, alarm_at]
+        alarms_at = [at for at, _ in self._alarms]
+        return [self._timeout_at, self._cleanup_at, self._ending.next_at, *alarms_at]
 
     def _advance(self, now: float) -> None:
         """Let time pass, and see whether all is over."""
         if self._timeout_at is not None and now >= self._timeout_at:
             self._timeout_at = None
             self._on_timeout(now)
-        if self._alarm is not None and now >= self._alarm[0]:
-            (_, action), self._alarm = self._alarm, None
-            action()
+        for alarm in [one for one in self._alarms if now >= one[0]]:
+            self._alarms.remove(alarm)
+            alarm[1]()
         self._ending.advance(now)
         if self._cleanup_at is not None and now >= self._cleanup_at:
             self._cleanup_at = None

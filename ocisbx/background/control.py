@@ -7,6 +7,7 @@ import errno
 import os
 import select
 import socket
+import time
 from typing import TYPE_CHECKING, Any
 
 from ocisbx.background.packets import (
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 # Of this user, at once; further ones wait to be accepted.
 MAX_CLIENTS = 128
+# Why one cannot be accepted who stays in the queue (accept(2)), and how long nobody is then.
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+REST_S = 0.1
 
 
 class Events:
@@ -45,9 +49,18 @@ class Events:
     def __init__(self) -> None:
         self._poll = select.epoll()
         self._actions: dict[int, Callable[[], object]] = {}
+        # Those that nobody listens to now, and until when (time.monotonic()).
+        self._resting: dict[int, float] = {}
+        self._on_rest: Callable[[float], object] = lambda _: None
 
     def fileno(self) -> int:
         return self._poll.fileno()
+
+    def at_rest(self, call: Callable[[float], object]) -> None:
+        """Who polls `fileno`, and would not come to `turn` by itself, is told when to."""
+        self._on_rest = call
+        for until in self._resting.values():
+            call(until)
 
     def watch(
         self, descriptor: int, action: Callable[[], object], events: int = select.EPOLLIN
@@ -59,10 +72,24 @@ class Events:
         """Silent when it is not watched."""
         if self._actions.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
+            self._resting.pop(descriptor, None)
 
-    def turn(self, timeout_s: float | None = 0.0) -> None:
+    def rest(self, descriptor: int, seconds: float) -> None:
+        """Be deaf for so long to one that is watched for input, and would wake us at once."""
+        until = time.monotonic() + seconds
+        self._poll.modify(descriptor, 0)
+        self._resting[descriptor] = until
+        self._on_rest(until)
+
+    def turn(self, timeout_s: float = 0.0) -> None:
         """Deal with all that is there, or comes in time."""
-        for descriptor, _ in self._poll.poll(timeout_s):
+        now = time.monotonic()
+        for descriptor, until in list(self._resting.items()):
+            if until <= now:
+                del self._resting[descriptor]
+                self._poll.modify(descriptor, select.EPOLLIN)
+        wake_s = min(self._resting.values(), default=float("inf")) - now
+        for descriptor, _ in self._poll.poll(min(timeout_s, wake_s)):
             # One of those before may have taken it away.
             action = self._actions.get(descriptor)
             if action is not None:
@@ -82,14 +109,13 @@ class Control:
         self._events = events
         self._handle = handle
         self._clients: set[socket.socket] = set()
-        # For one who comes when none is left.
+        # For one who comes when none is left; -1: somebody else has taken it.
         self._spare_fd = -1
         try:
             self._spare_fd = _open_spare()
             self._listener = self._bind(container_id)
         except OSError as error:
-            if self._spare_fd >= 0:
-                os.close(self._spare_fd)
+            self._drop_spare()
             raise OcisbxError(
                 f"the control socket {self._path} cannot be made", why=error.strerror or ""
             ) from error
@@ -115,11 +141,13 @@ class Control:
         return listener
 
     def _accept(self) -> None:
+        # First: who comes next would not hear of a shortage that leaves room for one.
+        self._keep_spare()
         try:
             client, _ = self._listener.accept()
         except OSError as error:
             # Else they are gone again.
-            if error.errno in (errno.EMFILE, errno.ENFILE):
+            if error.errno in SHORTAGES:
                 self._refuse_one(error)
             return
         client.settimeout(0)
@@ -137,18 +165,27 @@ class Control:
 
     def _refuse_one(self, error: OSError) -> None:
         """Who waits to be accepted would wake us again and again, and never hear why."""
-        if self._spare_fd >= 0:
-            os.close(self._spare_fd)
+        self._drop_spare()
         try:
             client, _ = self._listener.accept()
-        except OSError:
-            return
+        except OSError as again:
+            if again.errno in SHORTAGES:
+                # There was none to give up, or another thread was faster.
+                self._events.rest(self._listener.fileno(), REST_S)
         else:
             _refuse(client, error)
-        finally:
-            self._spare_fd = -1
+        self._keep_spare()
+
+    def _keep_spare(self) -> None:
+        """Take it again where it was lost, and can be had."""
+        if self._spare_fd < 0:
             with contextlib.suppress(OSError):
                 self._spare_fd = _open_spare()
+
+    def _drop_spare(self) -> None:
+        if self._spare_fd >= 0:
+            os.close(self._spare_fd)
+            self._spare_fd = -1
 
     def _receive(self, client: socket.socket) -> None:
         try:
@@ -188,10 +225,9 @@ class Control:
         """Nobody new can come, then everybody hears the end."""
         with contextlib.suppress(OSError):
             os.unlink(self._path)
+        self._events.forget(self._listener.fileno())
         self._listener.close()
-        if self._spare_fd >= 0:
-            os.close(self._spare_fd)
-            self._spare_fd = -1
+        self._drop_spare()
         for client in self._clients:
             client.close()
         self._clients.clear()

@@ -233,6 +233,7 @@ class Supervision:
     def _hold(self, execution: OciExecution) -> None:
         self._execution = execution
         execution.attended[self._events.fileno()] = self._events.turn
+        self._events.at_rest(lambda until: execution.set_alarm(until, self._events.turn))
         if not self._request.argv:
             self._watch_idleness(execution)
         if self._called_off:

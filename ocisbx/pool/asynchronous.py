@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.pool.pool import Counts, Pool
 from ocisbx.running import AsyncRunning, outcome
+from ocisbx.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,17 +37,11 @@ class AsyncPool:
 
     async def open(self) -> None:
         """As `Pool.open`; cancelled, it closes the pool."""
-        opening = asyncio.ensure_future(asyncio.to_thread(self._pool.open))
-        try:
-            await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            await asyncio.wait([opening])
-            await self.close()
-            raise
+        await whole(self._pool.open, undo=lambda _: self._pool.close())
 
     async def close(self) -> None:
         """As `Pool.close`."""
-        await asyncio.shield(asyncio.to_thread(self._pool.close))
+        await whole(self._pool.close)
 
     @property
     def counts(self) -> Counts:

@@ -41,11 +41,7 @@ class AsyncSession:
         return cls._of(await whole(partial(Session.find, given)))
 
     async def __aenter__(self) -> Self:
-        try:
-            await self.open()
-        except asyncio.CancelledError:
-            await self.close()
-            raise
+        await whole(self._session.open, undo=lambda _: self._session.close())
         return self
 
     async def __aexit__(self, *_: object) -> None:

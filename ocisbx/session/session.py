@@ -54,12 +54,13 @@ class Session:
         lifetime_s: float | None = None,
         worktree: str | None = None,
         audit: bool = True,
+        start_timeout_s: float | None = None,
         **fields: Any,  # noqa: ANN401 -- typed where they arrive
     ) -> None:
         """`name`: by which `find` finds it. `keep`: it outlives this process, until `end`, or one
         of its limits: `idle_s` without a command, `lifetime_s` after its start. `worktree`: a git
         repository, of which it gets a worktree of its own as its workspace. The others are
-        Sandbox's; `timeout_s` is each command's.
+        Sandbox's; `timeout_s` is each command's, and `start_timeout_s` that of each terminal too.
 
         Raises:
             ConfigError: a field is unknown or wrong.
@@ -76,6 +77,7 @@ class Session:
         self._idle_s = idle_s
         self._lifetime_s = lifetime_s
         self._audit = audit
+        self._start_timeout_s = start_timeout_s
         self._parent: Session | None = None
         self._container: Container | None = None
         self._orders: Orders | None = None
@@ -165,7 +167,12 @@ class Session:
                 why="it cannot hand a socket to a container's process 1",
                 remedy="use a newer one, or another runtime",
             )
-        call = Call(argv=(), environment=os.environ, name=self._name)
+        call = Call(
+            argv=(),
+            environment=os.environ,
+            name=self._name,
+            start_timeout_s=self._start_timeout_s,
+        )
         tied_to = None if self._keep else os.getpid()
         if self._parent is not None:
             tied_to = self._parent._opened().record.supervisor.pid  # noqa: SLF001 -- another of us
@@ -253,6 +260,7 @@ class Session:
         callbacks.
 
         Raises:
+            TerminalError: the session is stopped, or hangs.
             Unsupported: on gVisor, which lets no terminal out that is made inside.
         """
         from ocisbx.expect.terminal import Terminal  # noqa: PLC0415 -- pexpect, for terminals only
@@ -277,7 +285,7 @@ class Session:
 
         call = given_call(command, shell=shell, env=env, workdir=workdir, user=user)
         checked = check_size(*size)
-        call = call._replace(size=checked)
+        call = call._replace(size=checked, start_timeout_s=self._start_timeout_s)
         begin = partial(self._orders_of().spawn, call, timeout_s=timeout_s, audit=self._audit)
         return ContainerTerminal.begun(begin, transcript, checked, call.term)
 

@@ -44,6 +44,25 @@ def test_cancellation_at_any_time(box: Box, delay_ms: int) -> None:
     assert eventually(lambda: not running(mark))
 
 
+def test_an_opening_that_is_cancelled_over_and_over_leaves_nothing(box: Box) -> None:
+    async def main() -> None:
+        pool = ocisbx.AsyncPool(box.sandbox().config, 1)
+        opening = asyncio.create_task(pool.open())
+        for _ in range(3):
+            # It begins, or hears of the one before.
+            for _ in range(5):
+                await asyncio.sleep(0)
+            opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert pool.counts == (0, 0, 0)
+        with pytest.raises(InvalidState):
+            await pool.run(["true"])
+        await pool.close()
+
+    asyncio.run(main())
+
+
 def test_a_command_in_the_background(box: Box) -> None:
     async def main() -> None:
         pool = ocisbx.AsyncPool(box.sandbox().config, 1)

@@ -1,4 +1,4 @@
-"""The recipes of the manual, on the newest of each of three runtimes."""
+"""The recipes of the manual, on the newest of each runtime."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["box", "cache", "runtime"]
 
-KINDS = ("crun", "runc", "runsc")
+KINDS = ("crun", "runc", "youki", "runsc")
 NEWEST = [runtime for kind in KINDS for runtime in newest(kind)]
 # Those that run on the host's kernel.
 HOSTED = [runtime for runtime in NEWEST if runtime.name != "runsc"]

@@ -10,7 +10,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ocisbx import AsyncSession, ConfigError, ExpectEOF, InvalidState, Session, Unsupported
+from ocisbx import (
+    AsyncSession,
+    ConfigError,
+    ExpectEOF,
+    InvalidState,
+    Session,
+    TerminalError,
+    Unsupported,
+)
 from ocisbx.background.container import Container
 from tests.box import Box, eventually
 from tests.sessions.conftest import ABLE
@@ -109,6 +117,23 @@ def test_one_that_never_got_its_terminal_has_ended_all_the_same(house: Box) -> N
         with pytest.raises(ConfigError, match="is not an encoding"):
             session.spawn(["true"], encoding="no-such")
         assert session.run(["true"]).exit_code == 0
+
+
+@pytest.mark.timeout(60)
+def test_one_that_is_stopped_hands_over_no_terminal(house: Box) -> None:
+    """Nobody waits for ever, where no time limit says how long."""
+    with house.session(start_timeout_s=2) as session:
+        pid = first_process(session)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(TerminalError, match="not hand over the terminal") as refusal:
+                session.spawn(["true"])
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert refusal.value.why == "nothing came for 2 s: it is stopped, or hangs"
+        assert "SIGCONT" in refusal.value.remedy
+        with session.spawn(["echo", "well"]) as terminal:
+            terminal.expect_exact("well", timeout_s=20)
 
 
 def test_the_session_ends_before_it(house: Box) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import psutil
+
     from ocisbx import Terminal
 
 PATIENCE_S = 20.0
@@ -49,6 +51,14 @@ def events(path: Path) -> tuple[dict[str, Any], list[tuple[float, str, str]]]:
     """What a transcript tells of its terminal, and what passed there: when, of which kind, what."""
     head, *rest = path.read_text().splitlines()
     return json.loads(head), [tuple(json.loads(line)) for line in rest]
+
+
+def is_idle(process: psutil.Process) -> bool:
+    """Whether it uses less than a tenth of a processor, for a second."""
+    before, began = process.cpu_times(), time.monotonic()
+    time.sleep(1)
+    used_s = sum(process.cpu_times()[:2]) - sum(before[:2])
+    return used_s < (time.monotonic() - began) / 10
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
@@ -66,10 +67,31 @@ def test_what_it_gives_and_raises_is_ours() -> None:
         assert await whole(lambda: "made") == "made"
         with pytest.raises(KeyError):
             await whole(fail)
-        waiting = asyncio.ensure_future(whole(fail))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(KeyError):
-            await waiting
 
     asyncio.run(go())
+
+
+@pytest.mark.parametrize("failing", ["act", "undo"])
+def test_who_is_cancelled_hears_that_and_a_failure_is_told(failing: str) -> None:
+    """As asyncio.timeout, which makes a TimeoutError of a cancellation alone."""
+    told: list[dict[str, object]] = []
+    go_on = threading.Event()
+
+    def fail(what: str) -> str:
+        assert go_on.wait(20)
+        if what == failing:
+            raise KeyError(what)
+        return "undo"
+
+    async def go() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        async with asyncio.timeout(0):
+            # In this order: it is cancelled before it fails.
+            loop.call_soon(go_on.set)
+            await whole(partial(fail, "act"), undo=fail)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(go())
+    (context,) = told
+    assert repr(context["exception"]) == f"KeyError({failing!r})"
