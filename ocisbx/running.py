@@ -188,17 +188,20 @@ async def reached(point: Point) -> None:
 
 
 async def outcome(running: Running) -> RunResult:
-    """Its result. Cancellation ends the payload (SIGTERM, the grace, SIGKILL) and is raised when
-    nothing is left of it."""
+    """Its result. Cancellation ends the payload (SIGTERM, the grace, SIGKILL; cancelled again:
+    SIGKILL) and is raised when nothing is left of it."""
     import asyncio  # noqa: PLC0415 -- as above
 
     end = asyncio.ensure_future(reached(running.at_end))
-    try:
-        await asyncio.shield(end)
-    except asyncio.CancelledError:
-        running.cancel()
-        await asyncio.shield(end)
-        raise
+    cancelled = None
+    while not end.done():
+        try:
+            await asyncio.wait([end])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            running.cancel()
+    if cancelled is not None:
+        raise cancelled
     result = running.wait()
     assert result is not None
     return result

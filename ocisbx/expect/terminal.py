@@ -170,7 +170,7 @@ class AsyncTerminal(_Held, AsyncExpect):
             await asyncio.sleep(0)
         self.note_size()
         # Taking the container away takes a while.
-        return await asyncio.shield(asyncio.to_thread(self.raw.finish))
+        return await whole(self.raw.finish)
 
     async def close(self) -> None:
         """As Terminal.close; a task that looks for something is told the end of the output."""

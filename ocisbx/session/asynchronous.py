@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
-from ocisbx.running import AsyncRunning, reached
+from ocisbx.running import AsyncRunning, outcome
 from ocisbx.session.session import Session
 from ocisbx.whole import whole
 
@@ -77,14 +76,7 @@ class AsyncSession:
         """As `Session.run`; callbacks are called in another thread."""
         begin = partial(self._session.begin, command, timeout_s=timeout_s, **options)
         running = await whole(begin, undo=lambda running: running.__exit__())
-        end = asyncio.ensure_future(reached(running.at_end))
-        try:
-            await asyncio.shield(end)
-        except asyncio.CancelledError:
-            running.cancel()
-            await asyncio.shield(end)
-            raise
-        return cast("RunResult", running.wait())
+        return await outcome(running)
 
     def start(self, command: Sequence[str] | str, **options: Any) -> AsyncRunning:  # noqa: ANN401 -- typed where they arrive
         """As `Session.start`: `async with session.start(...) as running`, or `await` it."""

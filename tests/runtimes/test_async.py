@@ -59,6 +59,31 @@ def test_cancellation_at_any_time(box: Box, delay_ms: int) -> None:
     assert running(mark) == []
 
 
+def test_cancelled_again_it_is_killed_and_waited_for(box: Box) -> None:
+    mark = nap()
+    script = f"trap '' TERM; echo up; sleep {mark} & wait; wait"
+
+    async def main() -> None:
+        up = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def tell(_: bytes) -> None:
+            loop.call_soon_threadsafe(up.set)
+
+        sandbox = box.sandbox(grace_s=3600)
+        task = asyncio.create_task(sandbox.arun(script, shell=True, on_stdout=tell))
+        await up.wait()
+        task.cancel()
+        # It hears of the first before it is told of the second.
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert running(mark) == []
+
+    asyncio.run(main())
+
+
 def test_a_timeout_of_asyncio(box: Box) -> None:
     mark = nap()
 
