@@ -15,7 +15,8 @@ MASS_PERCENT = 20
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Of the payloads whose verdicts are tested in mass, how many percent are run."""
+    """Of the payloads whose verdicts are tested in mass, how many percent are run; with 100 the
+    mutants of tests/security on every version, too."""
     told = f"percent of the mass tests (default {MASS_PERCENT})"
     parser.addoption("--mass", type=int, default=MASS_PERCENT, help=told)
 
