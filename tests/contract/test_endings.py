@@ -10,6 +10,7 @@ import pytest
 
 from ocisbx.result import Termination as T
 from tests.box import eventually, nap, running
+from tests.contract.conftest import of_each_kind
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -29,6 +30,7 @@ def soon_s(box: Box) -> float:
     return 3.0 if slow else 1.0
 
 
+@of_each_kind
 def test_timeout_ends_with_term(box: Box) -> None:
     started = time.monotonic()
     timeout_s = soon_s(box)
@@ -39,6 +41,7 @@ def test_timeout_ends_with_term(box: Box) -> None:
     assert result.stdout == b"ready\nterm\n"
 
 
+@of_each_kind
 def test_timeout_ends_with_kill_after_the_grace(box: Box) -> None:
     started = time.monotonic()
     timeout_s = soon_s(box)
@@ -48,11 +51,13 @@ def test_timeout_ends_with_kill_after_the_grace(box: Box) -> None:
     assert result.stdout == b"ready\n"
 
 
+@of_each_kind
 def test_no_grace_is_kill_at_once(box: Box) -> None:
     result = box.sh(ON_TERM.format(code=5), timeout_s=soon_s(box), grace_s=0)
     assert (result.termination, result.stdout) == (T.TIMED_OUT, b"ready\n")
 
 
+@of_each_kind
 @pytest.mark.parametrize("code", [0, 124, 137])
 def test_a_payload_that_cleans_up_after_term_has_timed_out(box: Box, code: int) -> None:
     result = box.sh(ON_TERM.format(code=code), timeout_s=0.4)
@@ -72,6 +77,7 @@ def test_every_descendant_dies_at_the_timeout(box: Box) -> None:
     assert running(mark) == []
 
 
+@of_each_kind
 @pytest.mark.parametrize("early_s", [0.3, 0.05, 0.03, 0.02, 0.01, 0.0, -0.02])
 def test_an_end_close_to_the_timeout_is_one_or_the_other(box: Box, early_s: float) -> None:
     """No mixture: what a payload returned stands, unless the driver's signal reached it first."""
@@ -136,6 +142,7 @@ def test_cancellation_of_the_awaiting_task(box: Box) -> None:
     asyncio.run(cancelled())
 
 
+@of_each_kind
 @pytest.mark.parametrize("number", [1, 2, 10, 12, 15])
 def test_a_signal_reaches_the_payload(box: Box, number: int) -> None:
     catch = f"trap 'echo got; exit 9' {number}; echo ready; while :; do sleep 0.02; done"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from ocisbx.result import Termination as T
+from tests.contract.conftest import of_each_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,8 +93,22 @@ def as_status(row: Row) -> Row:
     return row
 
 
+@of_each_kind
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 def test_table(box: Box, row: Row) -> None:
+    check(box, row)
+
+
+# One for each way in which a payload ends.
+EVERYWHERE = ("exit 0", "exit 137", "signal 9", "signal 15", "missing", "a device")
+
+
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_each_end_on_every_version(box: Box, name: str) -> None:
+    check(box, ROWS[name])
+
+
+def check(box: Box, row: Row) -> None:
     if box.lacks(REPORT):
         row = as_status(row)
     if box.lacks("process 1 is out of the payload's reach") and "kill -9 1;" in row.command[-1]:
@@ -137,6 +152,7 @@ FILES = {
 SHELL = {T.NOT_FOUND: 127, T.NOT_EXECUTABLE: 126, T.EXITED: 0}
 
 
+@of_each_kind
 @pytest.mark.parametrize(("make", "termination"), FILES.values(), ids=FILES.keys())
 def test_files(box: Box, make: Callable[[Path], None], termination: T) -> None:
     make(box.workspace / "program")

@@ -18,6 +18,7 @@ from ocisbx.errors import ConfigError, PolicyDenied
 from ocisbx.presets import PRESETS
 from ocisbx.quirks import find_quirks
 from ocisbx.result import EnforcementState
+from tests.contract.conftest import refused
 from tests.runtimes.test_seccomp_containers import CALLS, PROBE, on_x86_64
 
 if TYPE_CHECKING:
@@ -246,6 +247,7 @@ def test_network_none_has_both_loopbacks_and_no_way_out(box: Box) -> None:
 
 
 # ------------------------------------------------------------------------------ refused beforehand
+@refused
 @pytest.mark.parametrize("workdir", ["/proc/self/fd/7", "/sys", "/dev/shm"])
 def test_no_command_starts_in_a_kernel_tree(box: Box, workdir: str) -> None:
     with pytest.raises(ConfigError, match=f"workdir {workdir}"):
@@ -267,6 +269,7 @@ def test_a_payload_cannot_turn_the_working_directory_into_a_kernel_tree(box: Box
 HOSTILE = ("run.oci.handler", "dev.gvisor.flag.host-uds", "org.criu.config", "../x", "label.a\nb")
 
 
+@refused
 @pytest.mark.parametrize("key", HOSTILE)
 def test_annotations_outside_the_list(box: Box, key: str) -> None:
     with pytest.raises(ConfigError, match="annotation"):
@@ -283,6 +286,7 @@ DENY: dict[str, Any] = {"commands": {"deny": ["touch", "git push"]}}
 DENIED = ["touch", "made"]
 
 
+@refused
 def test_a_denied_command_is_started_in_no_way(box: Box) -> None:
     sandbox = box.sandbox(**DENY)
     for start in (sandbox.run, sandbox.start, lambda argv: asyncio.run(sandbox.arun(argv))):
@@ -298,6 +302,7 @@ def test_a_denied_command_is_started_in_no_way(box: Box) -> None:
     assert (box.workspace / "made").exists()
 
 
+@refused
 def test_a_denied_command_on_the_command_line(box: Box) -> None:
     """Also with a plan that is at hand, and for a bundle that was kept."""
     (box.base / "sandbox.toml").write_text(

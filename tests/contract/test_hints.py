@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ocisbx.result import Termination
+from tests.contract.conftest import of_each_kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +24,7 @@ FILES = {
 }
 
 
+@of_each_kind
 @pytest.mark.parametrize(
     ("command", "why", "remedy"),
     [
@@ -48,6 +50,7 @@ def test_each_reason_has_a_remedy(box: Box, command: str, why: str, remedy: str)
     assert remedy in result.hint.remedy
 
 
+@of_each_kind
 @pytest.mark.parametrize("command", ["ls", "/usr/bin/ls"])
 def test_a_program_that_an_unpacked_root_does_not_have(
     box: Box, tmp_path: Path, command: str

@@ -15,6 +15,7 @@ from ocisbx.probe.gather import cgroups
 from ocisbx.result import EnforcementState
 from tests.box import eventually, nap, running
 from tests.command_line import ocisbx
+from tests.contract.conftest import of_each_kind, refused
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -36,6 +37,7 @@ DEMANDS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+@of_each_kind
 @pytest.mark.parametrize(("name", "controller", "limits"), DEMANDS.values(), ids=DEMANDS.keys())
 def test_a_demand_is_enforced_or_refused(
     box: Box, name: str, controller: str, limits: dict[str, Any]
@@ -168,6 +170,7 @@ def test_an_id_that_is_not_mapped(box: Box, user: str) -> None:
 HOSTILE = ("../x", "a/b", "new\nline", "", ".", "..", "x" * 300, "a b", "-x", "nul\0", "ü")
 
 
+@refused
 @pytest.mark.parametrize("name", HOSTILE, ids=[ascii(name)[:20] for name in HOSTILE])
 def test_hostile_names(box: Box, name: str) -> None:
     with pytest.raises(ConfigError):

@@ -10,6 +10,7 @@ from ocisbx.backends.base import Call, Step
 from ocisbx.calls import run_plan
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
 from ocisbx.result import EnforcementState
+from tests.contract.conftest import of_each_kind, refused
 from tests.trees import KEPT, attacked, fill, sweep, tree
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ def test_a_symlink_that_comes_in_between_gives_nothing_away(box: Box, outside: P
         (outside / "f").unlink()
 
 
+@of_each_kind
 @pytest.mark.parametrize("allowed", ["sub", "{}/sub", "sub/*", "sub/s*"])
 def test_a_symlink_that_a_payload_left_is_no_allowance(
     box: Box, outside: Path, allowed: str
@@ -222,6 +224,7 @@ def test_a_symlink_in_what_was_allowed_is_no_volume(box: Box, outside: Path) -> 
         box.run(["cat", "/data/secret"], volumes=[f"{box.workspace}/sub/data:/data"], **options)
 
 
+@refused
 def test_missing_and_unfit_allowances(box: Box) -> None:
     for path in ("nowhere", "/nowhere/at/all", "/", "/proc/sys", str(box.run_directory / "ocisbx")):
         with pytest.raises(ConfigError):

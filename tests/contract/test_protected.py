@@ -16,6 +16,7 @@ from ocisbx.errors import Unsupported
 from ocisbx.presets import PROTECTED
 from ocisbx.result import EnforcementState
 from tests.box import eventually
+from tests.contract.conftest import of_each_kind
 from tests.trees import GIT, KEPT, ME, attacked, repository, sweep, tree
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ GIT_ATTACKS = (
 )
 
 
+@of_each_kind
 @pytest.mark.parametrize("preset", ["coding-agent", "balanced", "yolo"])
 def test_git_on_the_host_runs_nothing_of_the_payload(box: Box, preset: str) -> None:
     if box.lacks("network host") and preset in ("balanced", "yolo"):
@@ -176,6 +178,7 @@ def test_a_kept_bundle_holds_the_same(box: Box) -> None:
     assert subprocess.check_output(status, cwd=box.workspace, env=GIT) == b""
 
 
+@of_each_kind
 @pytest.mark.parametrize("cleaner", ["gc", "the next call"])
 def test_a_killed_driver_leaves_what_others_remove(box: Box, cleaner: str) -> None:
     repository(box.workspace)
@@ -200,6 +203,7 @@ def test_a_killed_driver_leaves_what_others_remove(box: Box, cleaner: str) -> No
 CODE = Path(ocisbx.__file__).parent
 
 
+@of_each_kind
 @pytest.mark.parametrize("preset", ["coding-agent", "yolo"])
 def test_code_of_ours_in_the_workspace(box: Box, preset: str) -> None:
     """A clone as the workspace: its payload cannot change what the next call runs."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ocisbx.errors import ConfigError
+from tests.contract.conftest import refused
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -92,6 +93,7 @@ def test_a_writable_root_of_ours_is_this_containers_own(box: Box) -> None:
     assert box.text("echo /var/* /new*", isolation=isolation) == "/var/tmp /new*\n"
 
 
+@refused
 @pytest.mark.parametrize("name", ["dev", "proc", "sys", "etc"])
 def test_a_symlink_where_the_runtime_mounts_is_refused(box: Box, root: Path, name: str) -> None:
     shutil.rmtree(root / name)
@@ -100,6 +102,7 @@ def test_a_symlink_where_the_runtime_mounts_is_refused(box: Box, root: Path, nam
         box.run(["true"], rootfs=str(root))
 
 
+@refused
 @pytest.mark.parametrize("path", ["/", "/proc", "/nowhere", "/etc/passwd"])
 def test_refused_roots(box: Box, path: str) -> None:
     with pytest.raises(ConfigError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.box import eventually, nap, running
+from tests.contract.conftest import of_each_kind
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -93,6 +94,7 @@ def test_an_end_does_not_wait_for_input(box: Box) -> None:
         os.close(writer)
 
 
+@of_each_kind
 @pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 300_000])
 def test_caps_and_exact_totals(box: Box, size: int) -> None:
     result = box.sh(

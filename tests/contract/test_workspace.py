@@ -12,14 +12,12 @@ import pytest
 
 import ocisbx
 from ocisbx.errors import ConfigError, RuntimeFailed, Unsupported
-from tests.box import RUNTIMES
+from tests.contract.conftest import of_each_kind, refused
 
 if TYPE_CHECKING:
     from tests.box import Box
 
 pytestmark = pytest.mark.runtime
-# What is refused before any of them is started.
-refused = pytest.mark.parametrize("runtime", RUNTIMES[:1], ids=["any"], indirect=True)
 
 NAMES = (
     "plain",
@@ -42,6 +40,7 @@ NAMES = (
 SCRIPT = 'printf %s "$PWD"; cat given >&2; umask 022; echo made >made; mkdir -p d; echo x >d/x'
 
 
+@of_each_kind
 @pytest.mark.parametrize("name", NAMES, ids=[ascii(name)[:30] for name in NAMES])
 def test_names(box: Box, name: str) -> None:
     workspace = box.base / name

@@ -10,6 +10,7 @@ import pytest
 import ocisbx
 from ocisbx.errors import ConfigError, InvalidState, RuntimeMissing
 from tests.box import eventually, nap, running
+from tests.pool.conftest import of_each_name
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -26,6 +27,7 @@ def test_many_at_once(box: Box) -> None:
     assert asyncio.run(main()) == [f"{n}".encode() for n in range(8)]
 
 
+@of_each_name
 @pytest.mark.parametrize("delay_ms", [0, 1, 5, 60])
 def test_cancellation_at_any_time(box: Box, delay_ms: int) -> None:
     mark = nap()

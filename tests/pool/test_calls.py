@@ -13,7 +13,7 @@ import pytest
 
 from ocisbx.errors import ConfigError, InvalidState, PolicyDenied, RuntimeFailed, Unsupported
 from ocisbx.result import Termination as T
-from tests.pool.conftest import of_each_name
+from tests.pool.conftest import of_each_name, on_any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,21 +25,25 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.runtime
 
 
-@of_each_name
-@pytest.mark.parametrize(
-    "script",
-    ["exit 0", "exit 7", "exit 255", "kill -9 $$", "kill -TERM $$", "echo out; echo err >&2",
-     "cat; exit 3", "sleep 0 & exit 4", "id -u; id -g; groups", "ulimit -a", "umask",
-     "ls -l /proc/self/fd | wc -l", "cat /proc/self/status | grep -E 'Cap|NoNew|Seccomp:|Sig'",
-     "mount | sort | wc -l", "ls /", "pwd", "hostname", "cat /proc/self/oom_score_adj"],
+SCRIPTS = (
+    "exit 0", "exit 7", "exit 255", "kill -9 $$", "kill -TERM $$", "echo out; echo err >&2",
+    "cat; exit 3", "sleep 0 & exit 4", "id -u; id -g; groups", "ulimit -a", "umask",
+    "ls -l /proc/self/fd | wc -l", "cat /proc/self/status | grep -E 'Cap|NoNew|Seccomp:|Sig'",
+    "mount | sort | wc -l", "ls /", "pwd", "hostname", "cat /proc/self/oom_score_adj",
 )  # fmt: skip
-def test_it_is_as_a_cold_call(box: Box, pool: ocisbx.Pool, script: str) -> None:
-    cold = box.sh(script, input=b"input\n")
-    warm = pool.run(["sh", "-c", script], input=b"input\n")
-    for name in ("termination", "exit_code", "signal", "stdout", "stderr", "command", "runtime"):
-        assert getattr(warm, name) == getattr(cold, name), name
-    assert warm.enforcement == cold.enforcement
-    assert warm.usage.wall_s
+
+
+@of_each_name
+@pytest.mark.timeout(300)
+def test_it_is_as_a_cold_call(box: Box, pool: ocisbx.Pool) -> None:
+    """Each script in a container of its own, of one pool."""
+    names = ("termination", "exit_code", "signal", "stdout", "stderr", "command", "runtime")
+    for script in SCRIPTS:
+        cold = box.sh(script, input=b"input\n")
+        warm = pool.run(["sh", "-c", script], input=b"input\n")
+        for name in (*names, "enforcement"):
+            assert getattr(warm, name) == getattr(cold, name), (script, name)
+        assert warm.usage.wall_s, script
 
 
 def test_a_command_that_is_not_there(pool: ocisbx.Pool) -> None:
@@ -50,6 +54,7 @@ def test_a_command_that_is_not_there(pool: ocisbx.Pool) -> None:
     assert (result.termination, result.shell_exit_code) == (T.NOT_EXECUTABLE, 126)
 
 
+@on_any
 @pytest.mark.parametrize("command", [[], "true", [1], ["a\0b"], None, ["x" * 200_000]])
 def test_commands_that_are_none(pool: ocisbx.Pool, command: Any) -> None:
     with pytest.raises(ConfigError):
@@ -119,6 +124,7 @@ def test_a_callback_that_fails(pool: ocisbx.Pool) -> None:
     assert pool.run(["true"]).exit_code == 0
 
 
+@of_each_name
 def test_a_timeout(make: Make) -> None:
     pool = make(timeout_s=600, grace_s=60)
     started = time.monotonic()
@@ -130,6 +136,7 @@ def test_a_timeout(make: Make) -> None:
     assert impatient.run(["sh", "-c", "trap '' TERM; sleep 600"], timeout_s=0.3).signal is None
 
 
+@on_any
 @pytest.mark.parametrize("timeout_s", [0, -1, "x", float("nan"), True])
 def test_timeouts_that_cannot_be(pool: ocisbx.Pool, timeout_s: Any) -> None:
     with pytest.raises(ConfigError):

@@ -82,7 +82,7 @@ def test_all_are_killed_at_once(make: Make) -> None:
 def test_a_dead_member_is_replaced_without_a_call(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ocisbx.pool.store.LOOK_S", 0.2)
+    monkeypatch.setattr("ocisbx.pool.store.REVIEW_S", 0.2)
     pool = make(2)
     members = full(pool, 2)
     os.kill(process_of(members[0]), signal.SIGKILL)

@@ -15,14 +15,23 @@ import pytest
 from ocisbx.backends.gc import collect
 from tests.box import eventually, nap, running
 from tests.command_line import ocisbx, start
+from tests.pool.conftest import NEWEST, on_any
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
 
+    from ocisbx.host import RuntimeBinary
     from tests.box import Box
 
 pytestmark = pytest.mark.runtime
+
+
+@pytest.fixture(params=NEWEST, ids=[one.name for one in NEWEST])
+def runtime(request: pytest.FixtureRequest) -> RuntimeBinary:
+    """What a server and its callers say to each other does not depend on a runtime's version."""
+    found: RuntimeBinary = request.param
+    return found
 
 
 @pytest.fixture
@@ -50,19 +59,19 @@ def serving(box: Box, path: str, *options: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [(["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -9 $$"], 137),
-     (["no-such-program"], 127), (["/etc/hostname"], 126)],
+COMMANDS = (
+    (["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -9 $$"], 137),
+    (["no-such-program"], 127), (["/etc/hostname"], 126),
 )  # fmt: skip
-def test_a_command_is_as_without_a_pool(
-    box: Box, path: str, server: subprocess.Popen[str], words: list[str], code: int
-) -> None:
-    cold = ocisbx(box, "run", "--", *words)
-    done = ocisbx(box, "run", "--pool", path, "--", *words)
-    assert (done.returncode, done.stdout) == (cold.returncode, cold.stdout)
-    assert done.returncode == code
-    assert set(done.stderr.splitlines()) <= set(cold.stderr.splitlines())
+
+
+def test_a_command_is_as_without_a_pool(box: Box, path: str, server: subprocess.Popen[str]) -> None:
+    for words, code in COMMANDS:
+        cold = ocisbx(box, "run", "--", *words)
+        done = ocisbx(box, "run", "--pool", path, "--", *words)
+        assert (done.returncode, done.stdout) == (cold.returncode, cold.stdout), words
+        assert done.returncode == code
+        assert set(done.stderr.splitlines()) <= set(cold.stderr.splitlines()), words
 
 
 def test_streams_environment_directory_timeout(
@@ -158,6 +167,7 @@ def test_the_socket_is_the_users_alone(box: Box, path: str, server: subprocess.P
         assert ocisbx(box, "run", "--pool", path, "--", "true").returncode == 0
 
 
+@on_any
 @pytest.mark.parametrize(
     ("words", "says"),
     [(["serve"], "needs a place"), ([], "none of its verbs"), (["stop"], "none of its verbs"),

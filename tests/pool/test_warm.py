@@ -1,4 +1,4 @@
-"""Interpreters that have started before the call, on every runtime."""
+"""Interpreters that have started before the call, on the newest runtime of each name."""
 
 from __future__ import annotations
 
@@ -16,13 +16,20 @@ from ocisbx.errors import ConfigError, RuntimeFailed
 from ocisbx.result import Termination as T
 from tests.box import eventually
 from tests.cgroups import state
-from tests.pool.conftest import of_each_name
+from tests.pool.conftest import NEWEST, on_any
 
 if TYPE_CHECKING:
+    from ocisbx.host import RuntimeBinary
     from tests.box import Box
     from tests.pool.conftest import Make
 
 pytestmark = pytest.mark.runtime
+
+
+@pytest.fixture(params=NEWEST, ids=[one.name for one in NEWEST])
+def runtime(request: pytest.FixtureRequest) -> RuntimeBinary:
+    found: RuntimeBinary = request.param
+    return found
 
 
 @pytest.fixture
@@ -71,25 +78,28 @@ atexit.register(print, "both")
 )
 
 
-@of_each_name
-@pytest.mark.parametrize(
-    "code",
-    ["print(1+1)", "import sys; sys.exit(7)", "import sys; sys.exit('a word')", "1/0",
-     "def f(): raise ValueError('x')\nf()", "syntax error", "import sys; print(sys.argv)",
-     "import sys; print(sys.stdin.read())", "print(input())", "raise KeyboardInterrupt",
-     "import os; os.kill(os.getpid(), 9)", "import os; os._exit(3)", "print(__name__, __file__)",
-     "import sys; print('out', end=''); print('err', file=sys.stderr)", "raise SystemExit",
-     "import atexit; atexit.register(print, 'the end')", "import os; print(os.getcwd())",
-     "import os; print(sorted(os.environ.items()))", "print(sorted(globals()))",
-     "import threading; threading.Timer(.05, print, ['later']).start()", *ENDS],
+ORDINARY = (
+    "print(1+1)", "import sys; sys.exit(7)", "import sys; sys.exit('a word')", "1/0",
+    "def f(): raise ValueError('x')\nf()", "syntax error", "import sys; print(sys.argv)",
+    "import sys; print(sys.stdin.read())", "print(input())", "raise KeyboardInterrupt",
+    "import os; os.kill(os.getpid(), 9)", "import os; os._exit(3)", "print(__name__, __file__)",
+    "import sys; print('out', end=''); print('err', file=sys.stderr)", "raise SystemExit",
+    "import atexit; atexit.register(print, 'the end')", "import os; print(os.getcwd())",
+    "import os; print(sorted(os.environ.items()))", "print(sorted(globals()))",
+    "import threading; threading.Timer(.05, print, ['later']).start()",
 )  # fmt: skip
-def test_it_is_as_a_cold_call(box: Box, warm: ocisbx.Pool, code: str) -> None:
-    cold = box.run(["python3", "-c", code, "one", "two"], input=b"input\n")
-    result = warm.run_code(code, ["one", "two"], input=b"input\n")
-    assert result.stdout == cold.stdout
-    assert result.stderr == cold.stderr
-    for name in ("termination", "exit_code", "signal", "command", "enforcement"):
-        assert getattr(result, name) == getattr(cold, name), name
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("codes", [ORDINARY, ENDS], ids=["ordinary", "ends"])
+def test_it_is_as_a_cold_call(box: Box, warm: ocisbx.Pool, codes: tuple[str, ...]) -> None:
+    """Each code in an interpreter of its own, of one pool."""
+    names = ("stdout", "stderr", "termination", "exit_code", "signal", "command", "enforcement")
+    for code in codes:
+        cold = box.run(["python3", "-c", code, "one", "two"], input=b"input\n")
+        result = warm.run_code(code, ["one", "two"], input=b"input\n")
+        for name in names:
+            assert getattr(result, name) == getattr(cold, name), (code, name)
 
 
 def test_each_call_has_an_interpreter_of_its_own(warm: ocisbx.Pool) -> None:
@@ -226,19 +236,25 @@ def test_a_command_of_ones_own(make: Make) -> None:
     assert rest == b"the input"
 
 
+@on_any
 @pytest.mark.parametrize(
-    ("warm", "imports", "error"),
-    [("no-such-python", [], ConfigError), ("python3-none", [], RuntimeFailed),
-     ("python3", ["no_such_module"], RuntimeFailed), ("python3", ["a; b"], ConfigError),
-     ("python3", "json", ConfigError), (["true"], [], RuntimeFailed), ([], [], ConfigError),
-     (["sh", "-c", "echo something else; exit 3"], [], RuntimeFailed),
-     (["sleep", "600"], [], RuntimeFailed), (["true"], ["x"], ConfigError)],
+    ("warm", "imports"),
+    [("no-such-python", []), ("python3", ["a; b"]), ("python3", "json"), ([], []),
+     (["true"], ["x"])],
 )  # fmt: skip
-def test_what_cannot_be_warm(
-    box: Box, make: Make, warm: Any, imports: Any, error: type[Exception]
-) -> None:
-    patience_s = 3.0 if warm == ["sleep", "600"] else None
-    with pytest.raises(error):
+def test_what_is_no_interpreter(make: Make, warm: Any, imports: Any) -> None:
+    with pytest.raises(ConfigError):
+        make(2, warm=warm, warm_imports=imports).open()
+
+
+@pytest.mark.parametrize(
+    ("warm", "imports"),
+    [("python3-none", []), ("python3", ["no_such_module"]), (["true"], []),
+     (["sh", "-c", "echo something else; exit 3"], []), (["sleep", "600"], [])],
+)  # fmt: skip
+def test_what_cannot_be_warm(make: Make, warm: Any, imports: Any) -> None:
+    patience_s = 1.0 if warm == ["sleep", "600"] else None
+    with pytest.raises(RuntimeFailed):
         make(2, warm=warm, warm_imports=imports, start_timeout_s=patience_s).open()
 
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.command_line import ocisbx, said
+from tests.runtimes.conftest import of_each_name, on_any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,14 +40,15 @@ def bare_shell(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     argv = ["env", "-i", "/bin/sh", "-c", line]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(argv, cwd=cwd, **pipes) as shell:
-        for _ in range(30):
+        for _ in range(200):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                out, err = shell.communicate(timeout=2)
+                out, err = shell.communicate(timeout=0.3)
                 return subprocess.CompletedProcess(argv, shell.returncode, out, err)
             # youki may have missed the container's end (ocisbx-runtimes(7)).
             root = psutil.Process(shell.pid)
             for one in (root, *root.children(recursive=True)):
-                one.send_signal(signal.SIGCHLD)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.send_signal(signal.SIGCHLD)
         shell.kill()
     raise AssertionError("it does not end")
 
@@ -75,6 +77,7 @@ def test_what_a_kept_bundle_is(box: Box, kept: Path) -> None:
     assert (kept / "config.json").read_text().startswith('{\n  "ociVersion"')
 
 
+@of_each_name
 @pytest.mark.parametrize("name", NAMES)
 def test_the_printed_command_runs_it_without_ocisbx(box: Box, name: str) -> None:
     made = ocisbx(
@@ -206,6 +209,7 @@ def test_what_cannot_be_kept_leaves_nothing(box: Box) -> None:
     assert not (box.base / "no").exists()
 
 
+@on_any
 def test_verbs_about_the_host(box: Box) -> None:
     for verb in ("version", "features"):
         plain, document = ocisbx(box, verb), ocisbx(box, verb, "--json")

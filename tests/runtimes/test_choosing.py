@@ -191,7 +191,7 @@ def test_a_runtime_that_dies_under_its_payload_is_not_replaced(stage: Stage) -> 
         'while [ ! -e "WS/ran" ]; do sleep 0.02; done; kill -KILL $!; fi; wait $!; exit;; esac'
     )
     kill = kill.replace("REAL", RUNC).replace("WS", str(stage.workspace))
-    sandbox = stage.sandbox(stage.wrap(RUNC, kill), CRUN, timeout_s=20)
+    sandbox = stage.sandbox(stage.wrap(RUNC, kill), CRUN, timeout_s=5)
     assert sandbox.run(["true"]).exit_code == 0
     stage.flag.touch()
     with contextlib.suppress(OcisbxError):

@@ -15,6 +15,7 @@ import pytest
 
 from tests.box import PYTHON, eventually, running
 from tests.command_line import OCISBX, ROOT, environment, ocisbx, said, start
+from tests.runtimes.conftest import of_each_name
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -51,6 +52,7 @@ sys.exit(code)
 """
 
 
+@of_each_name
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -23,6 +23,7 @@ from ocisbx.errors import BundleError, OcisbxError, RuntimeFailed, RuntimeMissin
 from ocisbx.probe.processes import command_line
 from ocisbx.result import Termination as T
 from tests.box import PATIENCE_S, eventually, nap, running
+from tests.runtimes.conftest import of_each_name, on_any
 from tests.runtimes.stage import RUNC
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ NOT_RUNTIMES = {
 }
 
 
+@on_any
 @pytest.mark.parametrize(("text", "words"), NOT_RUNTIMES.values(), ids=NOT_RUNTIMES.keys())
 def test_no_runtime(box: Box, text: str, words: str) -> None:
     path = box.base / "runc"
@@ -71,6 +73,7 @@ def broken(box: Box, text: str) -> Plan:
     return plan
 
 
+@on_any
 def test_a_runtime_that_hangs(box: Box) -> None:
     plan = broken(box, "exec sleep 600")
     started = time.monotonic()
@@ -90,6 +93,7 @@ ENDS = {
 }
 
 
+@on_any
 @pytest.mark.parametrize(("text", "words"), ENDS.values(), ids=ENDS.keys())
 def test_a_runtime_that_ends_without_a_container(box: Box, text: str, words: str) -> None:
     with pytest.raises(RuntimeFailed) as raised:
@@ -178,6 +182,7 @@ class Raised(Exception):
     """What a callback of the caller's raises."""
 
 
+@of_each_name
 @pytest.mark.parametrize("kind", [Raised, KeyboardInterrupt, SystemExit, OcisbxError])
 @pytest.mark.parametrize("stream", ["on_stdout", "on_stderr"])
 def test_an_exception_of_a_callback(box: Box, kind: type[BaseException], stream: str) -> None:
@@ -191,6 +196,7 @@ def test_an_exception_of_a_callback(box: Box, kind: type[BaseException], stream:
     assert running(mark) == []
 
 
+@of_each_name
 @pytest.mark.parametrize("step", list(Step))
 def test_an_exception_of_an_observer(box: Box, step: Step) -> None:
     def on_step(reached: Step) -> None:
@@ -211,6 +217,7 @@ def to_another_thread(number: signal.Signals) -> None:
     signal.pthread_kill(threading.get_ident(), number)
 
 
+@of_each_name
 @pytest.mark.parametrize("give", [to_the_process, to_another_thread])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_driver(
@@ -304,6 +311,7 @@ def test_a_runtime_directory_that_others_may_write(box: Box) -> None:
     foreign.unlink()
 
 
+@of_each_name
 @pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "XDG_STATE_HOME"])
 @pytest.mark.parametrize("kind", ["read-only", "missing parent", "a file"])
 def test_caches_and_state_are_no_condition(
@@ -368,6 +376,7 @@ def resident_bytes() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
+@of_each_name
 def test_soak(box: Box) -> None:
     """300 calls: the fixture sees descriptors, threads and directories; memory is seen here."""
     sandbox = box.sandbox()

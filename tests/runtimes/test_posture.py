@@ -13,6 +13,7 @@ import pytest
 
 from tests.box import PYTHON
 from tests.command_line import ocisbx, said, start
+from tests.runtimes.conftest import of_each_name
 from tests.runtimes.test_bundle_verbs import edit
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def test_a_container_holds_what_its_config_says(box: Box) -> None:
     assert max(map(len, text.stdout.splitlines())) < 200
 
 
+@of_each_name
 @pytest.mark.parametrize(
     "options",
     [

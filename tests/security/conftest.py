@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.box import newest
 from tests.box_fixtures import box, cache, runtime
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["box", "cache", "runtime"]
 
 SCORE = "assertions that hold"
+# For what is refused before any runtime is started.
+refused = pytest.mark.parametrize("runtime", newest("crun"), ids=["any"], indirect=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

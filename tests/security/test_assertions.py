@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ocisbx.errors import RuntimeFailed
-from ocisbx.quirks import find_quirks
+from ocisbx.quirks import KNOWN_NAMES, find_quirks
 from tests.box import RUNTIME_IDS, RUNTIMES
 from tests.security import gvisor
 from tests.security.assertions import OBSERVED, ROWS
@@ -25,7 +25,7 @@ from tests.security.scene import NoObservation, Seen, look, run_late, run_pooled
 from tests.security.steps import changed_programs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ocisbx.host import RuntimeBinary
     from tests.box import Box
@@ -98,15 +98,28 @@ def can_be_made(runtime: RuntimeBinary, mutant: Mutant) -> bool:
     return runtime.name in mutant.runtimes
 
 
-CASES = {
-    f"{label}-{name}": (found, name)
-    for label, found in zip(RUNTIME_IDS, RUNTIMES, strict=True)
-    for name, mutant in MUTANTS.items()
-    if can_be_made(found, mutant)
-}
+def cases(percent: int) -> Iterator[tuple[str, RuntimeBinary, str]]:
+    """Each mutant on one version of each runtime, which take turns; with `--mass 100` on all."""
+    for turn, mutant in enumerate(MUTANTS.values()):
+        for kind in KNOWN_NAMES:
+            found = [
+                (f"{label}-{mutant.name}", one, mutant.name)
+                for label, one in zip(RUNTIME_IDS, RUNTIMES, strict=True)
+                if one.name == kind and can_be_made(one, mutant)
+            ]
+            yield from found if percent >= 100 else found[turn % len(found) :][:1] if found else ()
 
 
-@pytest.mark.parametrize(("runtime", "name"), CASES.values(), ids=CASES, indirect=["runtime"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.function is test_a_mutant_is_noticed:
+        found = list(cases(metafunc.config.getoption("--mass")))
+        given = [(one, name) for _, one, name in found]
+        ids = [label for label, _, _ in found]
+        # A mark, which takes the place of the fixture's own runtimes.
+        mark = pytest.mark.parametrize(("runtime", "name"), given, ids=ids, indirect=["runtime"])
+        metafunc.definition.add_marker(mark)
+
+
 def test_a_mutant_is_noticed(box: Box, name: str) -> None:
     """By each assertion that names it: one that holds all the same would be blind."""
     mutant, apart = MUTANTS[name], gvisor.elsewhere(box.runtime)

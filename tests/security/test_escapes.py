@@ -16,6 +16,7 @@ import pytest
 
 from ocisbx.config import SandboxConfig
 from ocisbx.errors import ConfigError, OcisbxError
+from tests.security.conftest import refused
 from tests.security.scene import PROBE, SECRET, surroundings
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def output_or_refusal(box: Box, script: str, **fields: Any) -> bytes:
 
 
 # ---------------------------------------------------------------------------- the root's own names
+@refused
 @pytest.mark.parametrize("name", ["dev", "proc", "sys", "etc"])
 @pytest.mark.parametrize("kind", ["read-only", "writable"])
 def test_a_root_with_a_symlink_for_what_the_runtime_mounts(box: Box, name: str, kind: str) -> None:

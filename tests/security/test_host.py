@@ -23,6 +23,7 @@ from ocisbx.config import SandboxConfig
 from ocisbx.errors import ConfigError
 from ocisbx.result import Termination
 from tests.box import eventually, nap, running
+from tests.security.conftest import refused
 
 if TYPE_CHECKING:
     from tests.box import Box
@@ -231,6 +232,7 @@ def test_steering_annotations_get_in_without_the_list(monkeypatch: pytest.Monkey
         assert annotated(key).annotations == {key: "all"}
 
 
+@refused
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_hostile_names_are_refused(box: Box, name: str) -> None:
     with pytest.raises(ConfigError):
