@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from ocisbx.capture import read_at
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Generator
 
     from ocisbx.backends.driven import Driven
@@ -175,8 +176,15 @@ async def reached(point: Point) -> None:
     """Await a point that another thread reaches."""
     import asyncio  # noqa: PLC0415 -- 20 ms, for those who await only
 
-    loop = asyncio.get_running_loop()
     there = asyncio.Event()
+    _tell_loop(point, there)
+    await there.wait()
+
+
+def _tell_loop(point: Point, there: asyncio.Event) -> None:
+    import asyncio  # noqa: PLC0415 -- as above
+
+    loop = asyncio.get_running_loop()
 
     def wake() -> None:
         # A loop that was closed meanwhile has nobody left to wake.
@@ -184,7 +192,6 @@ async def reached(point: Point) -> None:
             loop.call_soon_threadsafe(there.set)
 
     point.then(wake)
-    await there.wait()
 
 
 async def outcome(running: Running) -> RunResult:
@@ -192,11 +199,13 @@ async def outcome(running: Running) -> RunResult:
     SIGKILL) and is raised when nothing is left of it."""
     import asyncio  # noqa: PLC0415 -- as above
 
-    end = asyncio.ensure_future(reached(running.at_end))
+    there = asyncio.Event()
+    _tell_loop(running.at_end, there)
     cancelled = None
-    while not end.done():
+    # No task waits for it: whoever cancels all tasks, as asyncio.run at its end, would end that.
+    while not there.is_set():
         try:
-            await asyncio.wait([end])
+            await there.wait()
         except asyncio.CancelledError as error:
             cancelled = error
             running.cancel()

@@ -18,7 +18,6 @@ import fcntl
 import json
 import os
 import stat
-import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 READ_LIMIT_BYTES = 1 << 20
 POOLED = 64
-# More than a tick of any file system's clock: FAT's is of two seconds.
-SETTLED_NS = 3_000_000_000
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 # The directories and registers that this process holds.
@@ -43,13 +40,11 @@ _held: set[int] = set()
 
 
 class Made(NamedTuple):
-    """A line of a register; `inode` 0: it was about to be made. `mtime_ns`: a directory's that has
-    been blank since then; 0: that is not known."""
+    """A line of a register; `inode` 0: it was about to be made."""
 
     name: str
     content: str
     inode: int
-    mtime_ns: int = 0
 
 
 class Area(NamedTuple):
@@ -170,8 +165,7 @@ def _is_new(directory: int, wanted: Placeholder, known: Sequence[Made]) -> bool:
 
 
 def _make(directory: int, intent: Made, spare: dict[str, list[str]]) -> Made:
-    taken = _take(directory, intent, spare[intent.content])
-    if not taken:
+    if not _take(directory, intent, spare[intent.content]):
         if intent.content:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(intent.name, flags, 0o644, dir_fd=directory)
@@ -182,9 +176,7 @@ def _make(directory: int, intent: Made, spare: dict[str, list[str]]) -> Made:
         else:
             os.mkdir(intent.name, 0o755, dir_fd=directory)
     info = os.stat(intent.name, dir_fd=directory, follow_symlinks=False)
-    # Within a tick of the file system's clock what is written leaves the time as it was.
-    old = taken and info.st_mtime_ns < time.time_ns() - SETTLED_NS
-    return intent._replace(inode=info.st_ino, mtime_ns=info.st_mtime_ns if old else 0)
+    return intent._replace(inode=info.st_ino)
 
 
 def _spare(directory: int, place: str) -> dict[str, list[str]]:
@@ -222,8 +214,7 @@ def _give_back(directory: int, made: Made, pooled: str) -> bool:
         os.rename(made.name, place, src_dir_fd=directory)
     except OSError:
         return False
-    if made.mtime_ns and os.stat(place).st_mtime_ns == made.mtime_ns:
-        return True
+    # No time tells: whoever writes into it may set them back (utimensat(2)).
     if not is_blank(place):
         # Somebody on the host has put something into it.
         os.rename(place, made.name, dst_dir_fd=directory)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from _thread import allocate_lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.cgroup.files import holds
@@ -94,6 +95,8 @@ class Box:
         self._at_start: list[bytes | None] | None = None
         self._before = Counters()
         self._last = Counters()
+        # A caller may ask for what was used while the loop does.
+        self._reading = allocate_lock()
         self._inner_pids_hits = 0
         self._peak = -1
 
@@ -194,17 +197,18 @@ class Box:
 
     def used(self) -> Used:
         """Before the start and now; what cannot be read any more is as it was last read."""
-        now = self._read()
-        if self._at_start is not None:
-            before = parse_counters(self._at_start, TOTALS)
-            # That of the file goes back to the runtime's own.
-            own_peak = {"memory_peak_bytes": None} if self._peak >= 0 else {}
-            self._before = self._last = before._replace(**own_peak)
-            self._at_start = None
-        self._last = Counters(
-            *(old if new is None else new for old, new in zip(self._last, now, strict=True))
-        )
-        return Used(self._before, self._last)
+        with self._reading:
+            now = self._read()
+            if self._at_start is not None:
+                before = parse_counters(self._at_start, TOTALS)
+                # That of the file goes back to the runtime's own.
+                own_peak = {"memory_peak_bytes": None} if self._peak >= 0 else {}
+                self._before = self._last = before._replace(**own_peak)
+                self._at_start = None
+            self._last = Counters(
+                *(old if new is None else new for old, new in zip(self._last, now, strict=True))
+            )
+            return Used(self._before, self._last)
 
     def _read(self) -> Counters:
         counters = parse_counters(read_texts(self.path, TOTALS), TOTALS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.backends.base import Step
@@ -11,6 +12,7 @@ from ocisbx.terminal.transcript import Transcript, check_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
     from ocisbx.backends.base import Call
     from ocisbx.backends.driven import Driven
@@ -51,13 +53,20 @@ class Person:
         )
 
     def __enter__(self) -> Self:
-        self._local.__enter__()
+        with contextlib.ExitStack() as stack:
+            if self._transcript is not None:
+                stack.enter_context(self._transcript)
+            stack.enter_context(self._local)
+            self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
-        self._local.__exit__()
-        if self._transcript is not None:
-            self._transcript.__exit__(kind, error)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
     def hold(self, then: Hold) -> Callable[[Driven], None]:
         """What is shown the execution: us, then the caller's own."""

@@ -98,11 +98,12 @@ def _shown(item: object, hidden: Hidden) -> str:
     if not isinstance(given, (str, bytes)):
         return show(given)
     text = given if isinstance(given, str) else given.decode(errors="replace")
-    # Escaped first: plain ones are found there, too.
-    for form in (re.sub(r"\\(\W)", r"\1", text), text):
-        if hidden.stands_in(form):
-            return show(hidden.mask(form))
-    return show(given)
+    masked = hidden.mask(text)
+    # What is left may hold others that are escaped.
+    plain = re.sub(r"\\(\W)", r"\1", masked)
+    if hidden.stands_in(plain):
+        return show(hidden.mask(plain))
+    return show(given if masked == text else masked)
 
 
 def _came(before: Any, hidden: Hidden) -> str:  # noqa: ANN401 -- str or bytes

@@ -149,7 +149,8 @@ def is_init(pid: int, program: str) -> bool:
 def read_text(path: str) -> str | None:
     """The file's text; None where it cannot be read."""
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        # A mount's name may hold a carriage return, which ends no line.
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
             return file.read()
     except OSError:
         return None

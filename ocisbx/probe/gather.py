@@ -323,7 +323,9 @@ def _all_idmappable(facts: dict[str, PathFact], allowed: Iterable[str], release:
 def _mounts() -> dict[str, str]:
     """File system types by mount point (proc_pid_mountinfo(5)); the last on a point counts."""
     found: dict[str, str] = {}
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+    path = "/proc/self/mountinfo"
+    # A name may hold a carriage return, which ends no line.
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         for line in file:
             fields = line.split(" ")
             point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])

@@ -47,7 +47,8 @@ class MountRow(NamedTuple):
 
 def read_table(path: str) -> str:
     """The text of a mountinfo file. Raises OSError."""
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+    # A name may hold a carriage return, which ends no line.
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         return file.read()
 
 

@@ -11,6 +11,7 @@ from ocisbx.backends.base import Call
 from ocisbx.calls import Renewal, Waiting, recorded, run_plan
 from ocisbx.capture import check_input
 from ocisbx.probe.processes import handle_of
+from ocisbx.quantities import parse_seconds
 from ocisbx.values import check_command, check_env
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ class Sandbox:
         None: 20 s, and on a slow machine as many times more.
 
         Raises:
-            ConfigError: a field is unknown or wrong.
+            ConfigError: a field, or the time, is unknown or wrong.
         """
         self.config = _configure(config, fields)
         self._audit = audit
-        self._start_timeout_s = start_timeout_s
+        self._start_timeout_s = None if start_timeout_s is None else parse_seconds(start_timeout_s)
         self._plan: Plan | None = None
         # How long the last of it took.
         self.resolve_s = 0.0
@@ -285,7 +286,8 @@ class Sandbox:
         transcript: str | None = None,
     ) -> RunResult:
         """`run` for asyncio; callbacks are called in another thread. Cancellation ends the payload
-        (SIGTERM, the grace, SIGKILL) and is raised when nothing is left of it."""
+        (SIGTERM, the grace, SIGKILL; cancelled again: SIGKILL) and is raised when nothing is left
+        of it."""
         from ocisbx.running import outcome  # noqa: PLC0415 -- threads, for those who await only
 
         running = self.begin(

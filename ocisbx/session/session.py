@@ -16,6 +16,7 @@ from ocisbx.bundle.record import State, read_records
 from ocisbx.calls import given_call
 from ocisbx.errors import ConfigError, InvalidState, PolicyDenied, Unsupported
 from ocisbx.probe.processes import handle_of
+from ocisbx.quantities import parse_seconds
 from ocisbx.quirks import find_quirks
 from ocisbx.sandbox.sandbox import Sandbox
 from ocisbx.session.bounds import limits_within, seconds_within
@@ -65,19 +66,16 @@ class Session:
         Raises:
             ConfigError: a field is unknown or wrong.
         """
-        for what, seconds in (("idle_s", idle_s), ("lifetime_s", lifetime_s)):
-            if seconds is not None and not seconds > 0:
-                raise ConfigError(f"{what} of a session must be more than 0, not {seconds!r}")
-        self._sandbox = Sandbox(config, **fields)
+        self._sandbox = Sandbox(config, start_timeout_s=start_timeout_s, **fields)
         self._worktree = None if worktree is None else Worktree.of(worktree)
         if self._worktree is not None:
             self._sandbox = Sandbox(self._worktree.within(self._sandbox.config))
         self._name = name
         self._keep = keep
-        self._idle_s = idle_s
-        self._lifetime_s = lifetime_s
+        self._idle_s = None if idle_s is None else parse_seconds(idle_s)
+        self._lifetime_s = None if lifetime_s is None else parse_seconds(lifetime_s)
         self._audit = audit
-        self._start_timeout_s = start_timeout_s
+        self._start_timeout_s = None if start_timeout_s is None else parse_seconds(start_timeout_s)
         self._parent: Session | None = None
         self._container: Container | None = None
         self._orders: Orders | None = None

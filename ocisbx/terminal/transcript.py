@@ -108,7 +108,8 @@ class Transcript:
         self._typed = codecs.getincrementaldecoder("utf-8")("replace")
         self._is_hidden = False
         self._is_private = False
-        self._veil = Veil()
+        # Of what is shown, and of what is typed: each may come in pieces.
+        self._veil, self._keys = Veil(), Veil()
         self._write(
             {
                 "version": 2,
@@ -139,13 +140,14 @@ class Transcript:
             self._event("o", self._veil.pass_on(text))
 
     def conceal(self, secret: str) -> None:
-        """From now on this is left out of what is shown."""
+        """From now on this is left out."""
         self._veil.add(secret)
+        self._keys.add(secret)
 
     def set_private(self, *, private: bool) -> None:
         """Until it is called again with False, nothing is kept but that there was something."""
         if private and not self._is_private:
-            self._event("o", self._veil.rest())
+            self._flush()
             self._event("m", PRIVATE)
         self._is_private = private
 
@@ -154,7 +156,7 @@ class Transcript:
         if self._is_private:
             return
         if not hidden:
-            self._event("i", self._typed.decode(bytes(data)))
+            self._event("i", self._keys.pass_on(self._typed.decode(bytes(data))))
         elif not self._is_hidden:
             self._event("m", HIDDEN)
         self._is_hidden = hidden
@@ -168,11 +170,15 @@ class Transcript:
 
     def close(self) -> None:
         """Idempotent."""
-        if self._fd >= 0:
-            self._event("o", self._veil.rest())
+        self._flush()
         descriptor, self._fd = self._fd, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+    def _flush(self) -> None:
+        if self._fd >= 0:
+            self._event("i", self._keys.rest())
+            self._event("o", self._veil.rest())
 
     def _event(self, code: str, data: str) -> None:
         if data:

@@ -345,6 +345,17 @@ def test_what_was_typed_as_a_secret_stands_in_no_error_though_it_is_looked_for()
             terminal.expect_exact(f"{secret}!".encode(), 0)
 
 
+def test_several_secrets_in_a_pattern_are_masked_escaped_or_not() -> None:
+    with driven("cat") as terminal:
+        for secret in (r"a\!b", "q.r"):
+            terminal.sendline(secret, secret=True)
+        for sought in (r"a\!b q\.r", r"q\.r a\!b", r"q.r a\\!b"):
+            with pytest.raises(ExpectTimeout) as raised:
+                terminal.expect(sought, 0)
+            assert raised.value.what.count("[secret]") == 2
+            assert not any(part in raised.value.what for part in ("!", "q", "r'"))
+
+
 def test_what_is_wrong_with_a_pattern_is_told_without_the_secret_that_it_holds() -> None:
     secret = "tiger. 5%"
     slow = rf"{re.escape(secret)}|(\w|\w\w)+\d$"

@@ -67,6 +67,17 @@ def test_pieces_are_one(tmp_path: Path) -> None:
     assert (found.rows, found.columns) == (4, 20)
 
 
+def test_a_secret_that_is_typed_in_pieces(tmp_path: Path) -> None:
+    transcript = Transcript(make_file(str(tmp_path / "cast")), Size(4, 20), "xterm")
+    transcript.conceal("topsecret")
+    for key in ("to", "psec", "ret", "\n", "top", "s"):
+        transcript.typed(key.encode(), hidden=False)
+    transcript.close()
+    with open(tmp_path / "cast", "rb") as file:
+        typed = [text for _, text in play(file, "cast").typed]
+    assert "".join(filter(None, typed)) == "[secret]\ntops"
+
+
 def test_a_cut_last_line_is_left_out() -> None:
     lines = [json.dumps(line).encode() + b"\n" for line in (HEADER, [1, "o", "a"])]
     assert play([*lines, b'[2, "o", "b'], "a.cast").text == "a\n"

@@ -84,6 +84,29 @@ def test_cancelled_again_it_is_killed_and_waited_for(box: Box) -> None:
     asyncio.run(main())
 
 
+def test_who_is_left_when_the_loop_ends_has_its_grace(box: Box) -> None:
+    """asyncio.run cancels all tasks then."""
+    mark = nap()
+    script = f"trap 'sleep 0.3; echo saved >kept; exit' TERM; echo up; sleep {mark} & wait"
+
+    async def main() -> None:
+        up = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def tell(_: bytes) -> None:
+            loop.call_soon_threadsafe(up.set)
+
+        sandbox = box.sandbox(workspace=f"{box.base}/ws:rw", grace_s=60)
+        left.append(asyncio.create_task(sandbox.arun(script, shell=True, on_stdout=tell)))
+        await up.wait()
+
+    left: list[asyncio.Task[ocisbx.RunResult]] = []
+    asyncio.run(main())
+    assert left[0].cancelled()
+    assert (box.base / "ws/kept").read_text() == "saved\n"
+    assert running(mark) == []
+
+
 def test_a_timeout_of_asyncio(box: Box) -> None:
     mark = nap()
 

@@ -1,6 +1,7 @@
 """SandboxConfig: what it takes, its normal form, and its messages."""
 
 import copy
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from ocisbx import Sandbox, Session
 from ocisbx.config import Capture, Env, Isolation, Limits, Runtime, SandboxConfig, Volume
 from ocisbx.errors import ConfigError
 from ocisbx.presets import ISOLATION_LEVELS, PRESETS
@@ -264,3 +266,13 @@ def test_levels_are_ordered() -> None:
     assert set(strong.capabilities) < set(middle.capabilities)
     assert set(weak.masked_paths) < set(middle.masked_paths) < set(strong.masked_paths)
     assert (weak.no_new_privileges, strong.no_new_privileges) == (False, True)
+
+
+@pytest.mark.parametrize("seconds", ["x", -1, 0, math.nan, True])
+def test_a_time_that_is_none(seconds: Any) -> None:
+    for make in (Sandbox, Session):
+        with pytest.raises(ConfigError, match="is not a duration"):
+            make(start_timeout_s=seconds)
+    for name in ("idle_s", "lifetime_s"):
+        with pytest.raises(ConfigError, match="is not a duration"):
+            Session(**{name: seconds})

@@ -15,7 +15,7 @@ from ocisbx.host import Matches, PathKind
 from ocisbx.placeholder import Placeholder, is_blank
 from ocisbx.plan import fingerprint
 from ocisbx.probe import policy
-from ocisbx.probe.mounted import ANYWHERE, Granted, Judge
+from ocisbx.probe.mounted import ANYWHERE, Granted, Judge, read_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -196,6 +196,12 @@ def test_a_strange_mount(judge: Judge, what: str) -> None:
         assert judge.strange(SOUND, OWN) == []
 
 
+def test_a_name_may_hold_what_ends_a_line_elsewhere(tmp_path: Path) -> None:
+    text = f"{SOUND}60 46 8:2 /sub/vol/a\rb /srv/a\rb rw - btrfs /dev/vdb rw\n"
+    (tmp_path / "mountinfo").write_text(text, newline="")
+    assert read_table(f"{tmp_path}/mountinfo") == text
+
+
 def test_a_row_that_a_name_seems_to_end(judge: Judge) -> None:
     odd = "60 46 8:1 /home/me/a\x1cb /srv/work/x\u2028y rw - ext4 /dev/vda rw\n"
     assert [row.point for row in judge.strange(odd, OWN)] == ["/srv/work/x\u2028y"]
@@ -246,10 +252,10 @@ def test_nothing_of_somebody_elses_is_taken_away(workspace: Path, *, pooled: boo
         with hold(wanted):
             pass
         assert len(os.listdir(pool())) == 4
-        for name in os.listdir(pool()):
-            os.utime(f"{pool()}/{name}", (1, 1))
     with hold(wanted):
+        before = (workspace / "filled").stat()
         (workspace / "filled/f").write_text("x")
+        os.utime(workspace / "filled", ns=(before.st_atime_ns, before.st_mtime_ns))
         (workspace / "replaced").rename(workspace / "moved")
         (workspace / "replaced").mkdir()
         (workspace / "gone").rmdir()
