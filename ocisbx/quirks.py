@@ -22,8 +22,7 @@ class Quirks(NamedTuple):
     socket_args: tuple[str, ...] | None
     # Arguments before the verb, besides --root and --log.
     global_args: tuple[str, ...] = ()
-    # Runs in our cell where cgroup v2 is not alone: crun refuses hybrid cgroups ("cgroups in hybrid
-    # mode not supported"), youki would make one in each hierarchy of version 1.
+    # Runs in our cell where cgroup v2 is not alone: crun refuses that, youki would use v1 as well.
     refuses_hybrid: bool = False
     # A single caller's id may be mapped to any id inside; runc insists on uid 0
     # ("no mapping found for uid 0 in rootless container").
@@ -59,8 +58,9 @@ class Quirks(NamedTuple):
     loopback_down: bool = False
     # Without linux.cgroupsPath it asks systemd for a cgroup; one that it may not make it leaves be.
     always_placed: bool = False
-    # Copies itself into memory before it starts anything, unless it runs from a sealed copy.
-    sealed_pays: bool = False
+    # Copies itself into memory at each start, unless it runs from a sealed copy: that pays at each;
+    # or for many, where what waits for a container else runs from the file, whose pages all share.
+    sealed_pays: Literal["", "each", "many"] = ""
     # Answers the payload's system calls itself, in user space: nothing inside reaches the host's
     # kernel but what this runtime asks of it.
     user_kernel: bool = False
@@ -133,7 +133,7 @@ TABLE: tuple[Quirks, ...] = (
         # Compiled seccomp filters (since 1.14 in every build), and what masked directories show
         # (since 1.24).
         kept_state=((".cache", 0o700), (".empty-directory", 0o555)),
-        sealed_pays=True,
+        sealed_pays="each",
         maps_any_id=True,
         idmapped_mounts=True,
         time_namespace=True,
@@ -146,7 +146,7 @@ TABLE: tuple[Quirks, ...] = (
         socket_args=("--preserve-fds", "1"),
         global_args=("--cgroup-manager=cgroupfs",),
         refuses_hybrid=True,
-        sealed_pays=True,
+        sealed_pays="each",
         maps_any_id=True,
         time_namespace=True,
     ),
@@ -154,8 +154,8 @@ TABLE: tuple[Quirks, ...] = (
         name="runc",
         since=(1, 2),
         terminal_detaches=True,
-        # 7.9 MiB: `runc init` is a Go program, and counts as the container.
-        memory_floor_bytes=12 * MIB,
+        memory_floor_bytes=12 * MIB,  # 7.9: `runc init`, a Go program, counts as the container
+        sealed_pays="many",
         pids_floor=8,
         socket_args=("--preserve-fds", "1"),
         joins_root=True,
@@ -167,8 +167,8 @@ TABLE: tuple[Quirks, ...] = (
         name="runc",
         since=(0,),
         terminal_detaches=True,
-        # 12.6 MiB: it copies itself into memory first.
-        memory_floor_bytes=16 * MIB,
+        memory_floor_bytes=16 * MIB,  # 12.6, where it copies itself into memory first
+        sealed_pays="many",
         pids_floor=8,
         socket_args=("--preserve-fds", "1"),
         joins_root=True,
@@ -185,7 +185,7 @@ TABLE: tuple[Quirks, ...] = (
         shares_keyring=True,
         loopback_down=True,
         always_placed=True,
-        sealed_pays=True,
+        sealed_pays="each",
         cause_first=True,
         socket_args=("--preserve-fds", "1"),
         features=True,

@@ -36,7 +36,7 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         runtime_args=runtime_args(container),
         cell=container.cell,
         # Ubuntu's AppArmor lets a runtime make user namespaces by its path, which a memfd hides.
-        sealed=quirks.sealed_pays and not host.apparmor_restricts_user_namespaces,
+        sealed=bool(quirks.sealed_pays) and not host.apparmor_restricts_user_namespaces,
         cgroup=_cgroup(container),
         environment=container.environment.fixed,
         inherit=container.environment.inherit,

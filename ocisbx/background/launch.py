@@ -26,6 +26,7 @@ from ocisbx.cgroup.place import settle
 from ocisbx.command import ENVIRONMENT, SpawnError, spawn
 from ocisbx.errors import CgroupError, OcisbxError, RuntimeFailed, Unsupported
 from ocisbx.places import ensure, find_places
+from ocisbx.quirks import find_quirks
 from ocisbx.result import Captured, RunResult
 
 if TYPE_CHECKING:
@@ -119,6 +120,9 @@ def _refuse_terminal(plan: Plan) -> None:
 def _attempt(plan: Plan, call: Call, options: Options) -> str | NeverRan:
     stdin, borrowed = _input(call.stdin)
     inherited = [name for name in plan.inherit if name in call.environment]
+    if find_quirks(plan.runtime.name, plan.runtime.version).sealed_pays == "many":
+        # The copy would be one container's alone, for as long as it runs.
+        plan = plan._replace(sealed=False)
     request = Request(
         id=new_id(),
         plan=plan,

@@ -7,11 +7,13 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 import ocisbx
 from ocisbx import Container
 from ocisbx.bundle.record import State
+from ocisbx.probe.processes import children
 from tests.background.conftest import KINDS
 from tests.box import eventually
 
@@ -250,6 +252,18 @@ def test_it_ends_with_its_maker_where_it_is_told_to(yard: Box) -> None:
     assert end_of(tied).termination == "cancelled"
     assert eventually(lambda: [one.name for one in Container.all()] == ["tied", "free"])
     assert Container.find("free").state is State.RUNNING
+
+
+@pytest.mark.parametrize("runtime", KINDS.values(), ids=KINDS)
+def test_the_pages_of_a_large_runtime_are_shared(yard: Box) -> None:
+    """A sealed copy of runc would be one container's alone."""
+    container = yard.sandbox().create(["sleep", "60"]).start()
+    (pid,) = children(container.record.supervisor.pid)
+    program = os.readlink(f"/proc/{pid}/exe")
+    assert program.startswith("/memfd:") is (yard.runtime.name in ("crun", "youki"))
+    with yard.sandbox().start(["sleep", "60"]):
+        own = {one.exe().partition(" ")[0] for one in psutil.Process().children()}
+    assert (f"/memfd:{yard.runtime.name}" in own) is (yard.runtime.name != "runsc")
 
 
 def test_a_supervisor_is_small(yard: Box) -> None:

@@ -3,6 +3,9 @@
 The program is started by pexpect; the terminal that it made is all that ours is given.
 """
 
+import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 
 import pexpect
@@ -15,7 +18,7 @@ START = pexpect.spawn
 OF_THE_PROCESS = frozenset({
     "args", "command", "close", "delayafterclose", "delayafterterminate", "echo", "eof",
     "exitstatus",
-    "getecho", "getwinsize", "isalive", "kill", "pid", "ptyproc", "sendintr", "setecho",
+    "getecho", "getwinsize", "isalive", "pid", "ptyproc", "sendintr", "setecho",
     "setwinsize", "signalstatus", "status", "terminate", "terminated", "wait", "waitnoecho",
 })  # fmt: skip
 
@@ -32,6 +35,17 @@ class Started(Spawn):
         # pexpect's own. Without it replwrap's cases signal bash, now and then, between its prompt
         # and the moment at which it listens.
         self.delayafterread = 0.0001
+
+    def kill(self, number: int) -> None:
+        """pexpect's. What has just printed a prompt may not listen yet, as replwrap's bash: it does
+        when it sleeps."""
+        with suppress(FileNotFoundError):
+            for _ in range(5000):
+                stat = Path(f"/proc/{self._started.pid}/stat").read_text(encoding="latin-1")
+                if stat.rpartition(")")[2].split()[0] != "R":
+                    break
+                time.sleep(0.001)
+        self._started.kill(number)
 
     def __getattribute__(self, name: str) -> Any:
         if name in OF_THE_PROCESS:
