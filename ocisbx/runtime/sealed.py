@@ -8,6 +8,7 @@ time saved (performance.md 3.1), and the 8 ms in which an ordinary user's runc c
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from _thread import allocate_lock
@@ -16,6 +17,8 @@ from ocisbx.plan import fingerprint
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 CHUNK_BYTES = 1 << 24
+# memfd_create(2): executable also where vm.memfd_noexec is 1.
+MFD_EXEC = 0x10
 ELF = b"\x7fELF"
 
 _lock = allocate_lock()
@@ -25,7 +28,8 @@ _copies: dict[str, tuple[tuple[int, ...] | None, int | None]] = {}
 def sealed_copy(path: str) -> int | None:
     """A descriptor of the copy, kept open for the process's life; made anew when the file changed.
 
-    None for a script: its interpreter would have to open the copy by a name that is gone by then.
+    None for a script: its interpreter would have to open the copy by a name that is gone by then;
+    and where nothing in memory may be executed (vm.memfd_noexec = 2).
 
     Raises:
         OSError: the binary cannot be read, or there is no memory.
@@ -42,12 +46,27 @@ def sealed_copy(path: str) -> int | None:
         return copy
 
 
+def _make(name: str) -> int | None:
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        return os.memfd_create(name, flags | MFD_EXEC)
+    except PermissionError:
+        return None
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        # Before Linux 6.3 all may be executed.
+        return os.memfd_create(name, flags)
+
+
 def _copy(path: str) -> int | None:
     source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if os.pread(source, len(ELF), 0) != ELF:
             return None
-        target = os.memfd_create(os.path.basename(path), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        target = _make(os.path.basename(path))
+        if target is None:
+            return None
         try:
             while os.sendfile(target, source, None, CHUNK_BYTES):
                 pass
