@@ -249,7 +249,7 @@ class Store:
         return 2 * len(self._waiting) < wanted or not self._must_wait(now)
 
     def _superfluous(self, now: float) -> Member | None:
-        """One that is too old, or beyond what is wanted, or has ended by itself."""
+        """One that is too old, or beyond what is wanted, or does nothing any more."""
         if not self._waiting:
             return None
         oldest = self._waiting[0]
@@ -258,7 +258,8 @@ class Store:
         if now < self._look_at:
             return None
         for member in self._waiting:
-            if not member.execution.is_waiting:
+            # A runtime that has missed its container's end holds the init's socket open.
+            if not member.is_sound():
                 self._waiting.remove(member)
                 return member
         self._look_at = now + REVIEW_S

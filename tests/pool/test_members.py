@@ -79,13 +79,15 @@ def test_all_are_killed_at_once(make: Make) -> None:
     assert eventually(lambda: pool.counts.waiting == 4)
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_dead_member_is_replaced_without_a_call(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
+    """Or one that is stopped, as good as whose runtime has missed its end."""
     monkeypatch.setattr("ocisbx.pool.store.REVIEW_S", 0.2)
     pool = make(2)
     members = full(pool, 2)
-    os.kill(process_of(members[0]), signal.SIGKILL)
+    os.kill(process_of(members[0]), number)
     assert eventually(lambda: members[0] not in pool._store._waiting)
     assert eventually(lambda: pool.counts.waiting == 2)
 
