@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -218,6 +219,25 @@ def test_many_at_once_by_one_thread(box: Box) -> None:
         for terminal in terminals:
             terminal.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_two_hundred_of_one_session(yard: Box) -> None:
+    """One container, so one of the session keyrings of a user. gVisor lets out no terminal that is
+    made inside, which tests/sessions shows."""
+    if yard.runtime.name == "runsc":
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, max(soft, 200 * DESCRIPTORS))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    with yard.session() as session, contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        threads, before_bytes = threading.active_count(), resident_bytes()
+        terminals = [stack.enter_context(session.spawn(["cat"])) for _ in range(200)]
+        for turn in range(3):
+            echoed(terminals, turn)
+        # One for all, and no more.
+        assert threading.active_count() <= threads + 1
+        assert resident_bytes() - before_bytes < 200 * 64 * 1024 + (8 << 20)
 
 
 def echoed(terminals: list[ocisbx.Terminal], turn: int) -> None:
