@@ -19,7 +19,7 @@ from ocisbx.config import Runtime, SandboxConfig
 from ocisbx.container.merge import merge_preset
 from ocisbx.container.resolve import resolve
 from ocisbx.container.select import platforms
-from ocisbx.errors import CgroupError, OcisbxError
+from ocisbx.errors import BundleError, CgroupError, OcisbxError
 from ocisbx.init.selftest import ARGV, SelfTest, parse_self_test
 from ocisbx.outcome import Failure
 from ocisbx.probe.cgroups import doubted
@@ -143,9 +143,12 @@ class Trier:
             return TrialRecord("", "", 0.0, 0.0, {})
         started = time.monotonic()
         words, remedy, inside = "", "", None
+        lasting = True
         try:
             words, inside = self._run(runtime, platform, share_s())
         except OcisbxError as error:
+            # A full disk says nothing of the runtime.
+            lasting = not isinstance(error, BundleError)
             # "Ask the doctor" is no remedy for the doctor.
             words, remedy = str(error), "" if "ocisbx doctor" in error.remedy else error.remedy
         except OSError as error:
@@ -153,8 +156,9 @@ class Trier:
             words = str(error)
         seen = {} if inside is None else inside._asdict()
         made = TrialRecord(words, remedy, time.monotonic() - started, time.time(), seen)
-        memory.put_trial(runtime.path, platform, made)
-        memory.save()
+        if lasting:
+            memory.put_trial(runtime.path, platform, made)
+            memory.save()
         self._made[key] = made
         return made
 
