@@ -68,7 +68,11 @@ def state() -> dict[str, int]:
         "cgroups": len(cgroups()),
         **{
             f"{name}_entries": sum(not is_log(one) for one in Path(path).rglob("*"))
-            for name, path in places._asdict().items()
+            for name, path in (
+                ("runtime", places.runtime),
+                ("cache", places.cache),
+                ("state", places.state),
+            )
         },
     }
 

@@ -61,9 +61,12 @@ def redact(argv: tuple[str, ...] | list[str]) -> list[str]:
     return shown
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def write_audit(result: RunResult, workdir: str) -> None:
     """Append one line; a log that cannot be written is no reason for a call to fail."""
-    line = json.dumps(
+    line = _encode(
         {
             "at": result.started_at,
             "id": result.id,
@@ -81,8 +84,7 @@ def write_audit(result: RunResult, workdir: str) -> None:
             "unenforced": [
                 name for name, entry in result.enforcement.items() if entry.state != "enforced"
             ],
-        },
-        ensure_ascii=False,
+        }
     )
     try:
         _append(find_places().audit, line.encode(errors="replace") + b"\n")

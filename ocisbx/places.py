@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ocisbx.errors import OcisbxError
 
@@ -24,12 +24,21 @@ MODE_PRIVATE = 0o700
 MODE_CROSSABLE = 0o711
 
 
-class Places(NamedTuple):
-    """Absolute paths; none is created before it is needed."""
+class Places:
+    """Absolute paths, by the caller's environment at the moment that one is asked for; none is
+    created before it is needed."""
 
-    runtime: str
-    cache: str
-    state: str
+    @property
+    def runtime(self) -> str:
+        return _runtime_directory()
+
+    @property
+    def cache(self) -> str:
+        return _xdg("XDG_CACHE_HOME", ".cache") + "/ocisbx"
+
+    @property
+    def state(self) -> str:
+        return _xdg("XDG_STATE_HOME", ".local/state") + "/ocisbx"
 
     @property
     def bundles(self) -> str:
@@ -74,20 +83,20 @@ class Places(NamedTuple):
         return f"{self.state}/audit.jsonl"
 
 
+_PLACES = Places()
+
+
 def find_places() -> Places:
-    """Compute the places from the caller's environment; touches no file but to look at them."""
-    home = os.environ.get("HOME") or "/"
-    return Places(
-        runtime=_runtime_directory(),
-        cache=_xdg("XDG_CACHE_HOME", f"{home}/.cache") + "/ocisbx",
-        state=_xdg("XDG_STATE_HOME", f"{home}/.local/state") + "/ocisbx",
-    )
+    """Those of the caller; touches no file but to look at them."""
+    return _PLACES
 
 
 def _xdg(name: str, default: str) -> str:
     # The XDG base directory specification: a relative path is to be ignored.
     value = os.environ.get(name, "")
-    return value.rstrip("/") if value.startswith("/") else default.rstrip("/")
+    if not value.startswith("/"):
+        value = f"{os.environ.get('HOME') or '/'}/{default}"
+    return value.rstrip("/")
 
 
 def _runtime_directory() -> str:
@@ -164,10 +173,10 @@ def _ours_alone(info: os.stat_result) -> bool:
 
 def bundle_names() -> list[str]:
     """What lies among this user's bundles; nothing where the place is not ours to trust."""
-    places = find_places()
-    if not (trusted(places.runtime) and trusted(places.bundles)):
+    bundles = find_places().bundles
+    if not (trusted(os.path.dirname(bundles)) and trusted(bundles)):
         return []
-    return os.listdir(places.bundles)
+    return os.listdir(bundles)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from ocisbx.errors import BundleError, OcisbxError, RuntimeFailed, Unsupported
 from ocisbx.outcome import Reason
 from ocisbx.places import find_places
 from ocisbx.probe.mounted import ANYWHERE, Granted, judge_of, read_table
-from ocisbx.probe.processes import boot_id, pid_namespace, start_time
+from ocisbx.probe.processes import boot_id, own_start_time, pid_namespace
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
 from ocisbx.runtime.kept_state import kept_state
@@ -173,7 +173,7 @@ def owner_record(container_id: str, plan: Plan, call: Call, cgroup: str) -> Owne
         id=container_id,
         name=call.name,
         pid=pid,
-        start_time=start_time(pid) or 0,
+        start_time=own_start_time(),
         pid_namespace=pid_namespace(),
         boot_id=boot_id(),
         created_at=utc_text(),

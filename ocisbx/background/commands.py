@@ -64,6 +64,7 @@ class Orders:
         self.plan = plan
         self._cgroup = cgroup
         self._orders = orders
+        self._directory = directory_of(container_id)
 
     @classmethod
     def of(cls, container_id: str) -> Self:
@@ -148,10 +149,9 @@ class Orders:
 
     def _begin(self, stack: contextlib.ExitStack, plan: Plan, call: Call) -> SideExecution:
         """Start it; its end, and whatever is left then, is the stack's."""
-        directory = directory_of(self.id)
         try:
-            stack.enter_context(in_use(directory))
-            execution = self._start(plan, call, directory)
+            stack.enter_context(in_use(self._directory))
+            execution = self._start(plan, call)
         except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
             raise _ended(self.id) from error
         except TimeoutError as error:
@@ -183,7 +183,7 @@ class Orders:
         # The runtime holds the other end, too, and ends shortly after its container.
         return bool(poller.poll(SETTLE_S * 1000))
 
-    def _start(self, plan: Plan, call: Call, directory: str) -> SideExecution:
+    def _start(self, plan: Plan, call: Call) -> SideExecution:
         execution: SideExecution
         command_id = new_id()
         began = time.monotonic()
@@ -191,7 +191,7 @@ class Orders:
         stdio = stdio_type(
             plan,
             call,
-            directory,
+            self._directory,
             lambda: execution.end_now(Reason.OUTPUT),
             prefix=f"{command_id}.",
         )

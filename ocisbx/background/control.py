@@ -22,7 +22,7 @@ from ocisbx.background.packets import (
 from ocisbx.bundle.owner import draft_name
 from ocisbx.errors import InvalidState, OcisbxError
 from ocisbx.places import ensure, find_places
-from ocisbx.probe.processes import pid_namespace, start_time
+from ocisbx.probe.processes import own_start_time, pid_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ class Control:
     def _bind(self, container_id: str) -> socket.socket:
         """Listen there. Raises OSError: nothing is left open."""
         pid = os.getpid()
-        draft = draft_name(pid, start_time(pid) or 0, pid_namespace(), container_id)
+        draft = draft_name(pid, own_start_time(), pid_namespace(), container_id)
         with contextlib.ExitStack() as directory_only, contextlib.ExitStack() as stack:
             directory = os.open(find_places().controls, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             directory_only.callback(os.close, directory)

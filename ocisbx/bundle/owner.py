@@ -18,6 +18,8 @@ OWNER_FILE = "owner.json"
 # config.json of a container with thousands of mounts has a few megabytes.
 READ_LIMIT_BYTES = 16 << 20
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
 
 class Owner(NamedTuple):
     """The driver of one call, and what somebody else needs to end its container."""
@@ -48,7 +50,7 @@ class Owner(NamedTuple):
         return runs(self.pid, self.start_time, self.pid_namespace)
 
     def to_json(self) -> str:
-        return json.dumps(self._asdict(), ensure_ascii=False)
+        return _encode(self._asdict())
 
 
 def read_owner(bundle: str) -> Owner:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from ocisbx.bundle.owner import read_regular, runs
 from ocisbx.places import find_places, trusted
-from ocisbx.probe.processes import boot_id, pid_namespace, start_time
+from ocisbx.probe.processes import boot_id, own_start_time, pid_namespace
 from ocisbx.values import utc_text
 
 RECORD_FILE, STARTED_FILE, RESULT_FILE = "record.json", "started.json", "result.json"
@@ -107,7 +107,7 @@ def new_record(
     return Record(
         id=container_id,
         name=name,
-        supervisor=Supervisor(pid, start_time(pid) or 0, pid_namespace(), boot_id()),
+        supervisor=Supervisor(pid, own_start_time(), pid_namespace(), boot_id()),
         created_at=utc_text(),
         created_boot_s=boot_s(),
         command=command,

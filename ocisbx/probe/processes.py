@@ -41,6 +41,17 @@ def pid_namespace() -> int:
     return os.stat("/proc/self/ns/pid").st_ino
 
 
+def own_start_time() -> int:
+    """`start_time` of this process."""
+    return _own_start_time(os.getpid())
+
+
+@cache
+def _own_start_time(pid: int) -> int:
+    # By pid: a child that was forked has another one.
+    return start_time(pid) or 0
+
+
 def command_line(pid: int) -> list[bytes]:
     """The arguments of `pid`; empty when it is gone, a zombie, or somebody else's."""
     try:
