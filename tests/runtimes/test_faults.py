@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -27,6 +26,7 @@ from tests.runtimes.stage import RUNC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from ocisbx.plan import Plan
     from tests.box import Box
