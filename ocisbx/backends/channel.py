@@ -30,8 +30,8 @@ class InitChannel:
         # Process 1 of the container, as we number it; 0 before it is there, and where none is told.
         self.pid = 0
         self._pidfd = -1
-        self._tie = -1
         self._socket: socket.socket | None = None
+        self._orders: socket.socket | None = None
         self._going = False
         # Signals for a payload that has not been started yet: it gets them as soon as it is.
         self._held: list[tuple[int, protocol.Target]] = []
@@ -138,24 +138,19 @@ class InitChannel:
                 wire.send_end(self._socket)
 
     def share(self) -> int:
-        """The socket, for others who give orders too. From now on the init cannot tell our end by
-        its hang-up: we hold a pipe for that.
+        """Where others may order further commands (`wire.send_run` with a channel).
 
         Raises:
-            OSError: the init is gone.
+            OSError: the init is gone; no descriptor is left.
         """
         assert self._socket is not None
-        if self._tie < 0:
-            theirs, ours = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            try:
-                wire.send_tie(self._socket, theirs)
-            except BaseException:
-                os.close(ours)
-                raise
-            finally:
-                os.close(theirs)
-            self._tie = ours
-        return self._socket.fileno()
+        if self._orders is None:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._orders = ours
+            ours.settimeout(0)
+            with theirs:
+                wire.send_listen(self._socket, theirs.fileno())
+        return self._orders.fileno()
 
     def end_sending(self) -> None:
         """Hang up as far as the other end can tell; its own end is still heard."""
@@ -176,9 +171,9 @@ class InitChannel:
             return False
         self._socket.close()
         self._socket = None
-        if self._tie >= 0:
-            os.close(self._tie)
-            self._tie = -1
+        if self._orders is not None:
+            self._orders.close()
+            self._orders = None
         return True
 
     def close(self) -> None:

@@ -52,7 +52,7 @@ static void take_terminal(struct init *init)
 	sys_exit(EXIT_FAILED);
 }
 
-/* GO, or RUN without a channel: what this container is for. Returns 0 for what is something else. */
+/* GO or RUN: what this container is for. Returns 0 for what is something else. */
 static int is_order(struct init *init, struct packet *packet)
 {
 	struct launch *launch = &init->launch;
@@ -62,10 +62,6 @@ static int is_order(struct init *init, struct packet *packet)
 
 	if (packet->header.type == OSBX_TYPE_SIGNAL)
 		return 0;
-	if (runs && packet->run.flags & OSBX_GO_CHANNEL) {
-		start_leader(init, packet);
-		return 0;
-	}
 	if (packet->header.type != (*launch->argv ? OSBX_TYPE_GO : OSBX_TYPE_RUN))
 		abandon(init, RECEIVED_MALFORMED);
 	flags = runs ? packet->run.flags : packet->body.first;
@@ -88,6 +84,7 @@ static void wait_for_order(struct init *init, struct packet *packet)
 		unsigned int sender;
 		int signo;
 
+		keep_leader(init, 1);
 		if (received == RECEIVED_PACKET) {
 			if (is_order(init, packet))
 				return;

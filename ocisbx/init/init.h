@@ -92,6 +92,8 @@ void report_pair(unsigned int type, unsigned int command, unsigned int first, un
 void report_terminal(int controller);
 /* In place of a leader that could not be made. */
 void report_failed(int channel, unsigned int stage, unsigned int error);
+enum received packet_receive(int fd, int flags, struct packet *packet);
+/* The driver's next packet; never waits. */
 enum received report_receive(struct packet *packet);
 void packet_close_fds(struct packet *packet);
 
@@ -100,6 +102,8 @@ struct reaper {
 	int payload;
 	int payload_ended;
 	int payload_status;
+	/* of process 1: the leader that waits for an order; 0: none does */
+	int leader;
 	unsigned int signals;
 	unsigned long started_ns;
 	unsigned long ended_ns;
@@ -122,8 +126,10 @@ struct init {
 	int relays;
 	int signals;
 	int events;
-	/* a pipe whose end of file is the driver's end; 0: there is none */
-	int tie;
+	/* where further commands are ordered, and the pipe by which a leader says that it has one; 0:
+	 * nowhere (yet) */
+	int orders;
+	int taken[2];
 	struct launch launch;
 	struct reaper reaper;
 };
@@ -135,7 +141,7 @@ _Noreturn void abandon(const struct init *init, enum received reason);
 void take_signals(struct init *init);
 void watch(struct init *init);
 void wait_event(const struct init *init);
-/* The driver's next packet, but for TIE, which is dealt with. */
+/* The driver's next packet, but for LISTEN, which is dealt with. */
 enum received hear(struct init *init, struct packet *packet);
 /* Waits for an event until `end_ns`; returns 0 when that has come. */
 int wait_until(const struct init *init, unsigned long end_ns);
@@ -166,8 +172,12 @@ int start_command(struct init *init, struct packet *packet);
 /* start.h */
 void *memcpy(void *to, const void *from, unsigned long count);
 
-/* init_lead.c: a further command beside the container's own, in a process that leads it. */
-void start_leader(const struct init *init, struct packet *packet);
+/* init_lead.c: further commands beside the container's own, each in a process that leads it. From
+ * now on they are ordered where the packet's descriptor leads; returns 0 for a packet that is
+ * malformed. */
+int listen_there(struct init *init, const struct packet *packet);
+/* Sees to it that orders are taken; `ahead`: by a leader that is there before the order. */
+void keep_leader(struct init *init, int ahead);
 
 /* init_relay.c: from now on what goes through the terminal goes through the driver's socket. */
 void relay_between(struct init *init, int controller, int socket);

@@ -48,33 +48,34 @@ static void give_terminal(struct init *init, struct packet *packet)
 	wait_for_go(init);
 }
 
+static void say_taken(struct init *init)
+{
+	int pid = (int)SYS0(getpid);
+
+	SYS3(write, init->taken[1], &pid, sizeof pid);
+	SYS1(close, init->taken[1]);
+}
+
 _Noreturn static void lead(struct init *init, struct packet *packet, const struct run_fds *fds)
 {
-	int failed;
+	int failed, on_terminal = !!(packet->run.flags & OSBX_GO_TERMINAL);
 
 	/* From here on process 1's socket is out of reach. */
-	if (SYS3(dup3, fds->channel, OSBX_REPORT_FD, O_CLOEXEC) < 0)
+	if (SYS3(dup3, fds->channel, OSBX_REPORT_FD, O_CLOEXEC) < 0 || !report_socket_given())
 		sys_exit(EXIT_FAILED);
-	SYS1(close, init->signals);
-	SYS1(close, init->events);
-	if (init->tie)
-		SYS1(close, init->tie);
-	init->tie = 0;
-	init->leads = 1;
-	SYS5(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-	if (!report_socket_given())
-		sys_exit(EXIT_FAILED);
-	init->driven = 1;
-	init->reaper = (struct reaper){ .payload = 0 };
-	take_signals(init);
 	watch(init);
 	if (!run_prepare(&init->launch, packet, fds->store))
 		abandon(init, RECEIVED_MALFORMED);
-	if (packet->run.flags & OSBX_GO_TERMINAL)
+	if (on_terminal) {
+		say_taken(init);
 		give_terminal(init, packet);
+	}
 	failed = start_command(init, packet);
 	if (failed)
 		sys_exit(failed);
+	/* Who takes the next order is made while the command runs. */
+	if (!on_terminal)
+		say_taken(init);
 	watch_payload(init);
 	relay_finish(init);
 	reap(&init->reaper);
@@ -83,24 +84,120 @@ _Noreturn static void lead(struct init *init, struct packet *packet, const struc
 	sys_exit(exit_code_of(init->reaper.payload_status));
 }
 
-void start_leader(const struct init *init, struct packet *packet)
+/* Whatever was sent to it while it waited is nothing to its command. */
+_Noreturn static void take_order(struct init *init)
 {
-	struct init leader = *init;
+	enum received received = RECEIVED_NOTHING;
+	int orders = init->orders;
+	struct packet packet;
 	struct run_fds fds;
-	long pid;
 
+	SYS1(close, init->signals);
+	SYS1(close, init->events);
+	SYS1(close, init->taken[0]);
+	init->orders = 0;
+	init->leads = 1;
+	init->driven = 1;
+	init->reaper = (struct reaper){ .payload = 0 };
 	/* The container's own command has its stdio, or the terminal. */
-	leader.launch.terminal = TERMINAL_NONE;
+	init->launch.terminal = TERMINAL_NONE;
 	for (int target = 0; target < STDIO_COUNT; target++)
-		leader.launch.stdio[target] = NO_DESCRIPTOR;
+		init->launch.stdio[target] = NO_DESCRIPTOR;
+	SYS5(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	take_signals(init);
+	while (received == RECEIVED_NOTHING)
+		received = packet_receive(orders, 0, &packet);
+	SYS1(close, orders);
+	while (next_signal(init))
+		;
+	if (received != RECEIVED_PACKET || packet.header.type != OSBX_TYPE_RUN ||
+	    !(packet.run.flags & OSBX_GO_CHANNEL) ||
+	    !assign_descriptors(&init->launch, &packet, packet.run.flags, &fds))
+		sys_exit(EXIT_FAILED);
+	lead(init, &packet, &fds);
+}
 
-	if (!(packet->run.flags & OSBX_GO_CHANNEL) ||
-	    !assign_descriptors(&leader.launch, packet, packet->run.flags, &fds))
-		abandon(init, RECEIVED_MALFORMED);
-	pid = SYS5(clone, SIGCHLD, 0, 0, 0, 0);
-	if (pid == 0)
-		lead(&leader, packet, &fds);
-	if (pid < 0)
-		report_failed(fds.channel, OSBX_STAGE_CLONE, (unsigned int)-pid);
-	packet_close_fds(packet);
+/* Nobody could be made to take it. */
+static void refuse_order(const struct init *init, unsigned int error)
+{
+	struct launch unused;
+	struct packet packet;
+	struct run_fds fds;
+
+	if (packet_receive(init->orders, MSG_DONTWAIT, &packet) != RECEIVED_PACKET)
+		return;
+	if (packet.header.type == OSBX_TYPE_RUN && packet.run.flags & OSBX_GO_CHANNEL &&
+	    assign_descriptors(&unused, &packet, packet.run.flags, &fds))
+		report_failed(fds.channel, OSBX_STAGE_CLONE, error);
+	packet_close_fds(&packet);
+}
+
+static int is_ordered(const struct init *init)
+{
+	char byte;
+	struct iovec vector = { &byte, 1 };
+	struct msghdr message = { .vectors = &vector, .vector_count = 1 };
+
+	return SYS3(recvmsg, init->orders, &message, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
+/* A leader that a command of the container has stopped would take no order. */
+static void replace_stopped(struct init *init)
+{
+	int status;
+
+	if (SYS4(wait4, init->reaper.leader, &status, WNOHANG | WUNTRACED, 0) <= 0)
+		return;
+	if ((status & 0xff) == 0x7f)
+		SYS2(kill, init->reaper.leader, SIGKILL);
+	else
+		init->reaper.leader = 0;
+}
+
+static void watch_orders(const struct init *init)
+{
+	struct epoll_event wanted = { .events = init->reaper.leader ? 0 : EPOLLIN };
+
+	SYS4(epoll_ctl, init->events, EPOLL_CTL_MOD, init->orders, &wanted);
+}
+
+void keep_leader(struct init *init, int ahead)
+{
+	int pid;
+
+	if (!init->orders)
+		return;
+	while (SYS3(read, init->taken[0], &pid, sizeof pid) == sizeof pid)
+		if (pid == init->reaper.leader)
+			init->reaper.leader = 0;
+	if (init->reaper.leader)
+		replace_stopped(init);
+	if (!init->reaper.leader && (ahead || is_ordered(init))) {
+		struct init leader = *init;
+		long made = SYS5(clone, SIGCHLD, 0, 0, 0, 0);
+
+		if (made == 0)
+			take_order(&leader);
+		if (made < 0)
+			refuse_order(init, (unsigned int)-made);
+		else
+			init->reaper.leader = (int)made;
+	}
+	watch_orders(init);
+}
+
+int listen_there(struct init *init, const struct packet *packet)
+{
+	struct epoll_event wanted = { .events = EPOLLIN };
+	int type = 0;
+	unsigned int length = sizeof type;
+
+	if (init->orders || init->leads || packet->fd_count != 1 ||
+	    SYS5(getsockopt, packet->fds[0], SOL_SOCKET, SO_TYPE, &type, &length) ||
+	    type != SOCK_SEQPACKET || SYS2(pipe2, init->taken, O_CLOEXEC | O_NONBLOCK) ||
+	    SYS4(epoll_ctl, init->events, EPOLL_CTL_ADD, init->taken[0], &wanted) < 0 ||
+	    SYS4(epoll_ctl, init->events, EPOLL_CTL_ADD, packet->fds[0], &wanted) < 0)
+		return 0;
+	init->orders = packet->fds[0];
+	return 1;
 }

@@ -99,29 +99,13 @@ int next_signal(const struct init *init)
 	return next_signal_of(init, &sender);
 }
 
-/* The driver's socket may be held by others too, whom it has let give orders: its end cannot be told
- * by a hang-up of that. */
-static enum received tie(struct init *init, struct packet *packet)
-{
-	struct epoll_event wanted = { .events = EPOLLIN };
-
-	if (init->tie || packet->fd_count != 1 ||
-	    SYS4(epoll_ctl, init->events, EPOLL_CTL_ADD, packet->fds[0], &wanted) < 0)
-		return RECEIVED_MALFORMED;
-	init->tie = packet->fds[0];
-	return RECEIVED_NOTHING;
-}
-
 enum received hear(struct init *init, struct packet *packet)
 {
 	enum received received = report_receive(packet);
-	char byte;
 
-	if (received == RECEIVED_PACKET && packet->header.type == OSBX_TYPE_TIE)
-		return tie(init, packet);
-	if (received == RECEIVED_NOTHING && init->tie && SYS3(read, init->tie, &byte, 1) == 0)
-		return RECEIVED_HANGUP;
-	return received;
+	if (received != RECEIVED_PACKET || packet->header.type != OSBX_TYPE_LISTEN)
+		return received;
+	return listen_there(init, packet) ? RECEIVED_NOTHING : RECEIVED_MALFORMED;
 }
 
 static void signal_all(const struct init *init, int signo)
@@ -156,8 +140,6 @@ static void obey(struct init *init, struct packet *packet)
 		send_signal(init, packet);
 	else if (packet->header.type == OSBX_TYPE_RESIZE && init->leads && !packet->fd_count)
 		relay_resize(init, packet->body.first, packet->body.second);
-	else if (packet->header.type == OSBX_TYPE_RUN && !init->leads)
-		start_leader(init, packet);
 	else
 		abandon(init, RECEIVED_MALFORMED);
 }
@@ -170,6 +152,7 @@ void watch_payload(struct init *init)
 		int signo;
 
 		relay_pass(init);
+		keep_leader(init, 0);
 		wait_event(init);
 		if (init->driven)
 			received = hear(init, &packet);

@@ -118,20 +118,20 @@ static int fits(unsigned int type, unsigned long length)
 		return length >= sizeof body.run.run &&
 		       length - sizeof body.run.run ==
 			       (body.run.run.flags & OSBX_GO_STORED ? 0 : body.run.run.size);
-	return length == (type == OSBX_TYPE_END || type == OSBX_TYPE_TIE ? 0 : sizeof body.pair);
+	return length == (type == OSBX_TYPE_END || type == OSBX_TYPE_LISTEN ? 0 : sizeof body.pair);
 }
 
 /* Fills the packet with one message. Whatever does not fit, is of another version or contradicts
  * itself is malformed; its descriptors are closed. Descriptors beyond PACKET_FDS are closed by the
  * kernel, which then says MSG_CTRUNC. */
-enum received report_receive(struct packet *packet)
+enum received packet_receive(int fd, int flags, struct packet *packet)
 {
 	union control control;
 	struct iovec vectors[2] = { { &packet->header, sizeof packet->header },
 				    { &body, sizeof body } };
 	struct msghdr message = { .vectors = vectors, .vector_count = 2,
 				  .control = &control, .control_length = sizeof control };
-	long got = SYS3(recvmsg, OSBX_REPORT_FD, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	long got = SYS3(recvmsg, fd, &message, flags | MSG_CMSG_CLOEXEC);
 
 	packet->fd_count = 0;
 	if (got == -EAGAIN || got == -EINTR)
@@ -151,4 +151,9 @@ enum received report_receive(struct packet *packet)
 	packet->run = body.run.run;
 	packet->strings = body.run.strings;
 	return RECEIVED_PACKET;
+}
+
+enum received report_receive(struct packet *packet)
+{
+	return packet_receive(OSBX_REPORT_FD, MSG_DONTWAIT, packet);
 }

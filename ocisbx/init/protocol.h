@@ -16,7 +16,7 @@
 #define OSBX_TYPE_SIGNAL 2
 #define OSBX_TYPE_END 3
 #define OSBX_TYPE_RUN 4
-#define OSBX_TYPE_TIE 5
+#define OSBX_TYPE_LISTEN 5
 #define OSBX_TYPE_RESIZE 6
 
 /* init -> driver */

@@ -46,7 +46,7 @@ class Type(IntEnum):
     SIGNAL = 2
     END = 3
     RUN = 4
-    TIE = 5
+    LISTEN = 5
     RESIZE = 6
     READY = 16
     STARTED = 17
@@ -148,8 +148,8 @@ class End(NamedTuple):
     """The report has been used; the init may exit."""
 
 
-class Tie(NamedTuple):
-    """With a pipe's read end: when nobody can write to it any more, the driver has ended."""
+class Listen(NamedTuple):
+    """With one end of a pair of sockets: further commands are ordered there."""
 
 
 class Resize(NamedTuple):
@@ -198,7 +198,7 @@ class Terminal(NamedTuple):
     """With the controlling end of a command's terminal; the command waits for GO."""
 
 
-Order: TypeAlias = Go | Run | Signal | End | Tie | Resize
+Order: TypeAlias = Go | Run | Signal | End | Listen | Resize
 Report: TypeAlias = Ready | Started | Failed | Exited | Terminal
 Packet: TypeAlias = Order | Report
 
@@ -208,7 +208,7 @@ _TYPE_OF: Final[dict[type[Packet], Type]] = {
     Run: Type.RUN,
     Signal: Type.SIGNAL,
     End: Type.END,
-    Tie: Type.TIE,
+    Listen: Type.LISTEN,
     Resize: Type.RESIZE,
     Ready: Type.READY,
     Started: Type.STARTED,
@@ -219,13 +219,13 @@ _TYPE_OF: Final[dict[type[Packet], Type]] = {
 
 
 def encode(packet: Packet, command: int | None = None) -> bytes:
-    """The packet's bytes; `command` defaults to the container for READY, END, TIE, else to 1.
+    """The packet's bytes; `command` defaults to the container for READY, END, LISTEN, else to 1.
 
     Raises struct.error where a number does not fit its field.
     """
     body = _encode_body(packet)
     if command is None:
-        whole = isinstance(packet, Ready | End | Tie)
+        whole = isinstance(packet, Ready | End | Listen)
         command = COMMAND_CONTAINER if whole else COMMAND_PAYLOAD
     header = _HEADER.pack(MAGIC, VERSION, _TYPE_OF[type(packet)], command, len(body))
     return header + body
@@ -241,7 +241,7 @@ def _encode_body(packet: Packet) -> bytes:
             return _PAIR.pack(packet[0], 0)
         case Run():
             return _RUN.pack(*packet[:6]) + packet.strings
-        case End() | Tie() | Terminal():
+        case End() | Listen() | Terminal():
             return b""
 
 
@@ -295,7 +295,7 @@ def _decode_run(body: bytes) -> Run:
 
 _EMPTY: Final[dict[Type, Packet]] = {
     Type.END: End(),
-    Type.TIE: Tie(),
+    Type.LISTEN: Listen(),
     Type.TERMINAL: Terminal(),
 }
 

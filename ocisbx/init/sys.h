@@ -45,6 +45,7 @@
 #define NR_unshare 272
 #define NR_signalfd4 289
 #define NR_dup3 292
+#define NR_pipe2 293
 #define NR_setns 308
 #define NR_mmap 9
 #define NR_clone 56
@@ -93,6 +94,7 @@
 #define NR_unshare 97
 #define NR_signalfd4 74
 #define NR_dup3 24
+#define NR_pipe2 59
 #define NR_setns 268
 #define NR_mmap 222
 #define NR_clone 220
@@ -198,6 +200,7 @@
 #define SO_SNDTIMEO 21
 #define SOCK_SEQPACKET 5
 #define SCM_RIGHTS 1
+#define MSG_PEEK 2
 #define MSG_CTRUNC 8
 #define MSG_TRUNC 0x20
 #define MSG_DONTWAIT 0x40
@@ -211,6 +214,7 @@
 #define EPOLL_CTL_MOD 3
 #define EPOLL_CLOEXEC O_CLOEXEC
 #define WNOHANG 1
+#define WUNTRACED 2
 #define CLOCK_MONOTONIC 1
 #define PR_SET_DUMPABLE 4
 #define PR_SET_CHILD_SUBREAPER 36

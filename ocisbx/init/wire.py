@@ -16,6 +16,7 @@ from ocisbx.init.protocol import (
     End,
     Go,
     GoFlag,
+    Listen,
     Order,
     ProtocolError,
     Report,
@@ -24,7 +25,6 @@ from ocisbx.init.protocol import (
     Signal,
     Target,
     Terminal,
-    Tie,
     decode,
     encode,
 )
@@ -174,9 +174,10 @@ def send_resize(sock: socket.socket, rows: int, columns: int) -> None:
     sock.send(encode(Resize(rows, columns)), socket.MSG_NOSIGNAL)
 
 
-def send_tie(sock: socket.socket, pipe: int) -> None:
-    """Has the init take the end of file of this pipe as its driver's end. Raises OSError."""
-    _send(sock, Tie(), [pipe])
+def send_listen(sock: socket.socket, orders: int) -> None:
+    """Has the init take further commands there, at one end of a pair of sockets (`send_run` with
+    a channel, at the other). Raises OSError."""
+    _send(sock, Listen(), [orders])
 
 
 def send_end(sock: socket.socket) -> None:
@@ -205,7 +206,7 @@ def receive(sock: socket.socket, flags: int = 0) -> Received | None:
         if got & _TRUNCATED:
             raise ProtocolError(f"report socket: packet longer than {_PACKET_ROOM} bytes")
         packet, command = decode(data)
-        if isinstance(packet, Go | Run | Signal | End | Tie | Resize):
+        if isinstance(packet, Go | Run | Signal | End | Listen | Resize):
             raise ProtocolError(f"report socket: the init sent {type(packet).__name__}")
         kept = isinstance(packet, Terminal)
         return Received(packet, command, pid, tuple(descriptors) if kept else ())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from ocisbx.init import cell_path, init_path, protocol, wire
 
 if TYPE_CHECKING:
-    import socket
     from types import TracebackType
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -200,6 +200,7 @@ class Container:
         if not keep_theirs:
             self.theirs.close()
         self.exit_code: int | None = None
+        self._orders: socket.socket | None = None
 
     def _spawn(self, theirs: socket.socket | None, stdio: tuple[int, ...]) -> int:
         runtime = self.bundle.runtime
@@ -226,6 +227,15 @@ class Container:
     def go(self, **descriptors: Any) -> None:
         self.expect(protocol.Ready)
         wire.send_go(self.sock, **descriptors)
+
+    @property
+    def orders(self) -> socket.socket:
+        """Where further commands are ordered."""
+        if self._orders is None:
+            self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                wire.send_listen(self.sock, theirs.fileno())
+        return self._orders
 
     def kill(self) -> None:
         """SIGKILL to all of the container, by the runtime."""
@@ -259,6 +269,8 @@ class Container:
     ) -> None:
         self.sock.close()  # a hang-up: whatever still runs in the container is killed
         self.wait()
+        if self._orders is not None:
+            self._orders.close()
 
 
 def run(bundle: Bundle, data: bytes = b"") -> tuple[protocol.Exited, bytes, bytes, int]:

@@ -63,7 +63,7 @@ class Side:
         stdout = None if terminal else write
         with theirs:
             wire.send_run(
-                container.sock,
+                container.orders,
                 command,
                 stdin=through,
                 stdout=stdout,
@@ -318,7 +318,7 @@ def test_a_malformed_run_ends_the_container(session: Container, name: str) -> No
 @one_native
 def test_a_channel_that_is_no_socket_costs_that_command_only(session: Container) -> None:
     read, write = os.pipe()
-    wire.send_run(session.sock, shell("echo never"), stdout=write, channel=write)
+    wire.send_run(session.orders, shell("echo never"), stdout=write, channel=write)
     os.close(write)
     with os.fdopen(read, "rb") as out:
         assert out.read() == b""

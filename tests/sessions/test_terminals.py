@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -20,8 +22,12 @@ from ocisbx import (
     Unsupported,
 )
 from ocisbx.background.container import Container
+from ocisbx.probe.processes import children
 from tests.box import Box, eventually
 from tests.sessions.conftest import ABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.runtime
 
@@ -99,19 +105,29 @@ def first_process(session: Session) -> int:
     return found
 
 
+@contextlib.contextmanager
+def stopped(session: Session) -> Iterator[None]:
+    """Process 1 and who waits for the next order, which process 1 would replace."""
+    first = first_process(session)
+    assert eventually(lambda: children(first))
+    pids = [first, *children(first)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in reversed(pids):
+            os.kill(pid, signal.SIGCONT)
+
+
 def test_one_that_never_got_its_terminal_has_ended_all_the_same(house: Box) -> None:
     with house.session(grace_s=0) as session:
-        pid = first_process(session)
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            with session.spawn(["true"], timeout_s=0.3) as terminal:
-                with pytest.raises(ExpectEOF):
-                    terminal.expect("never", timeout_s=20)
-                assert terminal.read_some() == ""
-                assert terminal.screen().text.strip() == ""
-                result = terminal.wait(20)
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        with stopped(session), session.spawn(["true"], timeout_s=0.3) as terminal:
+            with pytest.raises(ExpectEOF):
+                terminal.expect("never", timeout_s=20)
+            assert terminal.read_some() == ""
+            assert terminal.screen().text.strip() == ""
+            result = terminal.wait(20)
         assert result is not None
         assert result.termination == "timed_out"
         with pytest.raises(ConfigError, match="is not an encoding"):
@@ -123,13 +139,11 @@ def test_one_that_never_got_its_terminal_has_ended_all_the_same(house: Box) -> N
 def test_one_that_is_stopped_hands_over_no_terminal(house: Box) -> None:
     """Nobody waits for ever, where no time limit says how long."""
     with house.session(start_timeout_s=2) as session:
-        pid = first_process(session)
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(TerminalError, match="not hand over the terminal") as refusal:
-                session.spawn(["true"])
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        with (
+            stopped(session),
+            pytest.raises(TerminalError, match="not hand over the terminal") as refusal,
+        ):
+            session.spawn(["true"])
         assert refusal.value.why == "nothing came for 2 s: it is stopped, or hangs"
         assert "SIGCONT" in refusal.value.remedy
         with session.spawn(["echo", "well"]) as terminal:

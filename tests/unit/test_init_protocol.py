@@ -22,6 +22,7 @@ from ocisbx.init.protocol import (
     Go,
     GoFlag,
     Kind,
+    Listen,
     ProtocolError,
     Ready,
     Resize,
@@ -31,7 +32,6 @@ from ocisbx.init.protocol import (
     Started,
     Target,
     Terminal,
-    Tie,
     Type,
     Usage,
 )
@@ -68,7 +68,7 @@ PACKETS: st.SearchStrategy[protocol.Packet] = st.one_of(
     st.builds(Go, st.integers(0, 15).map(GoFlag)),
     st.builds(Signal, st.integers(1, 64), st.sampled_from(Target)),
     st.just(End()),
-    st.just(Tie()),
+    st.just(Listen()),
     st.just(Terminal()),
     st.builds(Resize, U32, U32),
     st.builds(Ready, U32),
@@ -125,7 +125,7 @@ def test_the_bytes_of_each_packet_are_as_the_manual_says() -> None:
     assert protocol.encode(Go(GoFlag.STDIN | GoFlag.COMBINE)) == header(1, 1, 8) + pair.pack(9, 0)
     assert protocol.encode(Signal(15, Target.ALL)) == header(2, 1, 8) + pair.pack(15, 2)
     assert protocol.encode(End()) == header(3, 0, 0)
-    assert protocol.encode(Tie()) == header(5, 0, 0)
+    assert protocol.encode(Listen()) == header(5, 0, 0)
     assert protocol.encode(Ready(0)) == header(16, 0, 8) + pair.pack(0, 0)
     assert protocol.encode(Started(2)) == header(17, 1, 8) + pair.pack(2, 0)
     assert protocol.encode(Failed(Stage.EXEC, 13)) == header(18, 1, 8) + pair.pack(4, 13)

@@ -1,0 +1,144 @@
+"""Who takes the next order of a session: there before it, whatever is done to it meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ocisbx.init import protocol, wire
+from ocisbx.init.protocol import Failed, Stage, Started
+from tests.box import eventually
+from tests.runtimes.init_container import Bundle, Container, Runtime
+from tests.runtimes.test_init_run import (
+    Side,
+    every_runtime,
+    one_native,
+    session,
+    shell,
+    told,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["session"]
+
+pytestmark = pytest.mark.runtime
+
+# Those that lead no command yet: of ours, not process 1, and no child's parent.
+WAITING = """
+for at in /proc/[0-9]*; do
+  read -r name 2>/dev/null <$at/cmdline || :
+  pid=${at#/proc/}
+  case $name in /ocisbx-init*) ;; *) continue ;; esac
+  [ $pid = 1 ] || grep -qs " $pid (\\|^PPid:\t$pid$" /proc/[0-9]*/status || echo $pid
+done
+"""
+
+
+def waiting(session: Container) -> list[int]:
+    """Their pids inside."""
+    return list(map(int, told(session, WAITING).split()))
+
+
+def one_waits(session: Container) -> int:
+    found: list[int] = []
+
+    def look() -> bool:
+        found[:] = waiting(session)
+        return len(found) == 1
+
+    assert eventually(look), found
+    return found[0]
+
+
+@every_runtime
+def test_it_is_there_before_the_order_and_is_made_anew(session: Container) -> None:
+    first = one_waits(session)
+    # It is who leads this one.
+    assert int(told(session, "echo $PPID")) == first
+    assert one_waits(session) != first
+
+
+@every_runtime
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_one_that_a_command_kills_or_stops_is_replaced(
+    number: signal.Signals, session: Container
+) -> None:
+    first = one_waits(session)
+    # The command that does it has another leader by then.
+    told(session, "echo makes a new one")
+    second = one_waits(session)
+    assert second != first
+    source = f"sleep 0.2; {WAITING.replace('echo', f'kill -{number:d}')}"
+    told(session, source)
+    assert told(session, "echo still taken") == b"still taken\n"
+
+
+@every_runtime
+def test_what_it_is_sent_while_it_waits_is_not_the_next_commands(session: Container) -> None:
+    told(session, f"sleep 0.2; {WAITING.replace('echo', 'kill -TERM')}")
+    assert told(session, "sleep 0.2; echo not ended") == b"not ended\n"
+
+
+@every_runtime
+@pytest.mark.parametrize(
+    "packet", [b"", b"x", b"x" * 40_000, protocol.encode(protocol.End())], ids=len
+)
+def test_an_order_that_is_none_costs_nothing_else(packet: bytes, session: Container) -> None:
+    for _ in range(3):
+        session.orders.send(packet)
+    assert told(session, "echo lives") == b"lives\n"
+
+
+@one_native
+def test_where_none_can_be_made_the_order_is_refused(session: Container) -> None:
+    """As in a container that has as many processes as it may."""
+    before = resource.prlimit(session.init_pid, resource.RLIMIT_NPROC)
+    resource.prlimit(session.init_pid, resource.RLIMIT_NPROC, (0, before[1]))
+    with Side(session, shell("echo never")) as side:
+        assert side.expect(Failed) == Failed(Stage.CLONE, errno.EAGAIN)
+        assert wire.receive(side.sock) is None
+    resource.prlimit(session.init_pid, resource.RLIMIT_NPROC, before)
+    assert told(session, "echo again") == b"again\n"
+
+
+@every_runtime
+def test_beside_a_containers_own_command_nobody_waits(runtime: Runtime, tmp_path: Path) -> None:
+    """Its command might count, or signal, what is there."""
+    with Container(Bundle(tmp_path, runtime, ["/bin/sh", "-c", "sleep 75"])) as container:
+        container.go()
+        container.expect(Started)
+        container.orders.send(b"")
+        for _ in range(3):
+            assert waiting(container) == []
+
+
+@every_runtime
+def test_many_orders_at_once(session: Container) -> None:
+    sides = [Side(session, shell(f"echo {number}")) for number in range(30)]
+    for number, side in enumerate(sides):
+        with side:
+            side.expect(Started)
+            assert side.rest() == b"%d\n" % number
+            assert side.finish().status == 0
+
+
+@one_native
+@pytest.mark.parametrize("kind", ["a pipe", "nothing", "a second time"])
+def test_a_place_for_orders_that_is_none_ends_the_container(kind: str, session: Container) -> None:
+    packet = protocol.encode(protocol.Listen())
+    if kind == "a second time":
+        assert told(session, "echo first") == b"first\n"
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    read, write = os.pipe()
+    with ours, theirs, os.fdopen(read), os.fdopen(write):
+        given = {"a pipe": [read], "nothing": [], "a second time": [theirs.fileno()]}[kind]
+        socket.send_fds(session.sock, [packet], given)
+        assert session.wait() == 125
