@@ -71,8 +71,6 @@ class SideExecution(Driven):
     def _order(self, orders: socket.socket, channel: int) -> None:
         """Where many ask at once the queue is full at times: it is one for all, whoever asks."""
         command = self._command()
-        poller = select.poll()
-        poller.register(orders, select.POLLOUT)
         give_up_at = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -90,6 +88,8 @@ class SideExecution(Driven):
                 left_s = give_up_at - time.monotonic()
                 if left_s <= 0:
                     raise TimeoutError from None
+                poller = select.poll()
+                poller.register(orders, select.POLLOUT)
                 poller.poll(left_s * 1000)
             else:
                 return

@@ -124,8 +124,8 @@ def send_run(
     Raises:
         OSError: the init is gone; no memory for a long command.
     """
-    words = (command.directory, *command.argv, *command.environment)
-    strings = b"".join(os.fsencode(word) + b"\0" for word in words)
+    words = (command.directory, *command.argv, *command.environment, "")
+    strings = os.fsencode("\0".join(words))
     stored = None
     if len(strings) > RUN_ROOM:
         stored = _store(strings)
