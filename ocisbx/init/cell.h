@@ -12,6 +12,7 @@ struct options {
 	int mount;
 	int session;
 	int keep;
+	int bidden;
 	int read_only;
 	const char *joined;
 	const char *looped;

@@ -149,7 +149,7 @@ class Member:
         looks: list[Look] = []
         paths: list[tuple[str, Callable[[bytes], bool]]] = [
             (f"/proc/{pid}/stat", is_still)
-            for pid in {execution.runtime_pid, execution.init_pid, *self._warm_pids()} - {0}
+            for pid in {execution.runtime_pid, execution.init.pid, *self._warm_pids()} - {0}
         ]
         if execution.box is not None:
             paths.append((f"{execution.box.path}/cgroup.events", is_frozen))
@@ -163,7 +163,7 @@ class Member:
 
     def _warm_pids(self) -> list[int]:
         """What runs in it ahead; nothing where its kernel is its own."""
-        pid = self.execution.init_pid
+        pid = self.execution.init.pid
         if self._ends is None or not pid:
             return []
         return children(pid)
@@ -183,7 +183,7 @@ class Member:
         Raises:
             OcisbxError: it cannot be given; the member is not to be used.
         """
-        handle = self.execution.init_handle
+        handle = self.execution.init.handle
         return handle >= 0 and mount_late(workspace, handle, self._names)
 
     def leave_workspace(self) -> None:
