@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ocisbx.backends.compile import WALKED_LIMIT
-from ocisbx.backends.placeholders import forget_placeholders, hold, pool, registers
+from ocisbx.backends.placeholders import forget_placeholders, hold, registers
+from ocisbx.backends.spares import pool
 from ocisbx.container.rules import Rule, Verb
 from ocisbx.errors import OcisbxError
 from ocisbx.host import Matches, PathKind
