@@ -170,7 +170,9 @@ def _is_new(directory: int, wanted: Placeholder, known: Sequence[Made]) -> bool:
     return False
 
 
-def _make_all(directory: int, register: Register, wanted: Sequence[Placeholder], area: Area) -> None:
+def _make_all(
+    directory: int, register: Register, wanted: Sequence[Placeholder], area: Area
+) -> None:
     """The register always names them first."""
     made = [
         Made(os.path.basename(one.path), one.content, area.spares.choose(one.content))
