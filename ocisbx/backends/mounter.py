@@ -159,7 +159,7 @@ class Mounter:
         return bool(poller.poll(timeout_s * 1000))
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """End it, whatever it does; idempotent."""
         self._socket.close()
         self._child.kill()
         self._child.wait()

@@ -225,10 +225,13 @@ class Member:
             taken=taken,
         )
         execution.clock.bundle_made = time.monotonic()
-        if taken is None:
-            return execution.give(plan, call, stdio)
-        execution.hand_over(plan, call, stdio, self._spent)
-        return True
+        there = taken is not None or execution.give(plan, call, stdio)
+        if taken is not None:
+            execution.hand_over(plan, call, stdio, self._spent)
+        if self._mounter is not None:
+            # While the command starts: no other process is beside it.
+            self._mounter.close()
+        return there
 
     def retire(self) -> None:
         """End it, whatever it does, and take away all that it leaves. Raises OcisbxError."""
