@@ -22,14 +22,19 @@ FILLERS = (b".",)
 def is_blank(path: str) -> bool:
     """Whether nothing is there, or nothing but what could be a placeholder; follows no symlink."""
     try:
-        info = os.lstat(path)
-        if stat.S_ISDIR(info.st_mode):
-            return info.st_nlink <= 2 and not os.listdir(path)
-        if not stat.S_ISREG(info.st_mode) or info.st_size != 1:
-            return False
-        with open(path, "rb") as file:
-            return file.read(2) in FILLERS
+        return holds_nothing(path, os.lstat(path))
     except FileNotFoundError:
         return True
     except OSError:
         return False
+
+
+def holds_nothing(path: str, info: os.stat_result) -> bool:
+    """Whether it could be a placeholder. `info`: its own, not that of what it may lead to. Raises
+    OSError."""
+    if stat.S_ISDIR(info.st_mode):
+        return info.st_nlink <= 2 and not os.listdir(path)
+    if not stat.S_ISREG(info.st_mode) or info.st_size != 1:
+        return False
+    with open(path, "rb") as file:
+        return file.read(2) in FILLERS

@@ -12,21 +12,15 @@ import os
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
-from ocisbx import command
 from ocisbx.backends.compile import guards
 from ocisbx.backends.lower import enforced
-from ocisbx.backends.placeholders import hold
-from ocisbx.bundle.covers import shared_covers
 from ocisbx.container.merge import merge_preset
 from ocisbx.container.paths import is_below
-from ocisbx.container.policy import COVERS
 from ocisbx.container.resolve import resolve
-from ocisbx.errors import ConfigError, InvalidState, RuntimeFailed, Unsupported
-from ocisbx.init import cell_path
+from ocisbx.errors import ConfigError, InvalidState, Unsupported
 from ocisbx.mounts import PER_CALL_PLACE, WorkspaceValue, parse_workspace
 from ocisbx.plan import Shown, fingerprint, identity
 from ocisbx.probe.gather import gather_workspace
-from ocisbx.probe.speed import slowness
 from ocisbx.quirks import find_quirks
 from ocisbx.values import show
 
@@ -41,24 +35,28 @@ if TYPE_CHECKING:
 
 # mount_setattr(2).
 KERNEL = (5, 12)
-MOUNT_TIMEOUT_S = 30.0
-# ocisbx-init(7), "The cell".
-CONTAINER_FD, WORKSPACE_FD = 3, 4
-EXIT_GONE = 3
 SHOWN = 3
+
+
+class Layer(NamedTuple):
+    """What is mounted over `path`, a place in the workspace: a cover, or itself once more. `words`:
+    so says ocisbx-init(7), but for the directory where the covers lie."""
+
+    path: str
+    is_cover: bool
+    words: bytes
 
 
 class Late(NamedTuple):
     """One workspace, for the containers of one plan.
 
-    `layers`: what is mounted over it, in this order: (itself, "ro" or "rw", or a cover's name;
-    where below it). `identity`: the directory's, as `plan.fingerprint` has it.
+    `layers` are in their order. `identity`: the directory's, as `plan.fingerprint` has it.
     """
 
     source: str
     identity: tuple[int, ...]
     read_only: bool
-    layers: tuple[tuple[str, str], ...]
+    layers: tuple[Layer, ...]
     placeholders: tuple[Placeholder, ...]
     guards: tuple[Guard, ...]
     workdir: str
@@ -208,14 +206,18 @@ def _rest(container: ContainerConfig) -> ContainerConfig:
     )
 
 
-def _layer(bind: Bind, workspace: Bind) -> tuple[str, str]:
+def _layer(bind: Bind, workspace: Bind) -> Layer:
     place = posixpath.relpath(bind.target, PER_CALL_PLACE)
-    if not bind.source.startswith("/"):
-        return bind.source, place
-    if bind.source != posixpath.join(workspace.source, place):
+    path = posixpath.join(workspace.source, place)
+    is_cover = not bind.source.startswith("/")
+    if is_cover:
+        what = posixpath.basename(bind.source)
+    elif bind.source == path:
+        what = "ro" if bind.read_only else "rw"
+    else:
         # It would be looked up by its name once more, when somebody may have changed it.
         raise ConfigError(f"{show(bind.source)} cannot be shown in a workspace that comes late")
-    return "ro" if bind.read_only else "rw", place
+    return Layer(path, is_cover, os.fsencode(f"{what}\0{place}\0"))
 
 
 class Given(NamedTuple):
@@ -251,51 +253,3 @@ def opened(late: Late) -> Iterator[Given]:
 def changed(late: Late, why: str) -> InvalidState:
     what = f"the workspace {show(late.source)} changed while it was about to be given"
     return InvalidState(what, why=why, remedy="run it again")
-
-
-def mount_late(given: Given, container: int, names: contextlib.ExitStack) -> bool:
-    """Mount it, with all that lies over it, in the container of this process (a pidfd); False: that
-    has ended. Nothing of the host's mounts changes. What keeps names free is for `names` to take
-    away.
-
-    Raises:
-        OcisbxError: it cannot be done; the container is not to be used.
-    """
-    said = os.memfd_create("cell", os.MFD_CLOEXEC)
-    waits, go = os.pipe()
-    try:
-        child = command.spawn(
-            _mount_command(given.late),
-            descriptors={0: waits, 2: said, CONTAINER_FD: container, WORKSPACE_FD: given.directory},
-        )
-        try:
-            # While the program starts.
-            names.enter_context(hold(given.late.placeholders))
-            os.close(go)
-            go = -1
-            status = child.wait(MOUNT_TIMEOUT_S * slowness())
-        finally:
-            child.kill()
-            child.wait()
-            child.close()
-        why = os.pread(said, 4096, 0).decode(errors="replace").strip()
-    finally:
-        for descriptor in {said, waits, go} - {-1}:
-            os.close(descriptor)
-    if status is None or not status.ok:
-        if status is not None and status.exit_code == EXIT_GONE:
-            return False
-        raise RuntimeFailed(
-            f"the workspace {show(given.late.source)} cannot be mounted",
-            why=why or ("it did not end in time" if status is None else f"ocisbx-cell: {status}"),
-            remedy="run it again if it has just changed; else a pool for each workspace",
-        )
-    return True
-
-
-def _mount_command(late: Late) -> list[str]:
-    covers = shared_covers()[COVERS] if late.layers else ""
-    argv = [cell_path(), "-w", PER_CALL_PLACE, *(["-r"] if late.read_only else []), "--"]
-    for what, place in late.layers:
-        argv += [what if what in ("ro", "rw") else f"{covers}/{posixpath.basename(what)}", place]
-    return argv

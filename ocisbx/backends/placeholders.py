@@ -5,9 +5,6 @@ Each directory that has some has a register, named by its device and inode. Whoe
 a shared lock on the register while its container runs, so that the kernel lets go of it when a
 driver is killed; who gets the exclusive lock is alone, and removes what the register names. Only
 who holds the lock of the directory of registers changes any of this.
-
-Making and deleting a directory costs 110 us on ext4, and moving one there and back 17: so they
-are kept in a pool where that lies on the same file system.
 """
 
 from __future__ import annotations
@@ -18,21 +15,19 @@ import fcntl
 import json
 import os
 import stat
-from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from ocisbx.backends.spares import Spares
 from ocisbx.errors import OcisbxError
-from ocisbx.placeholder import is_blank
 from ocisbx.places import ensure, find_places, locked, trusted
 from ocisbx.values import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ocisbx.placeholder import Placeholder
 
 READ_LIMIT_BYTES = 1 << 20
-POOLED = 64
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 # The directories and registers that this process holds.
@@ -48,23 +43,37 @@ class Made(NamedTuple):
 
 
 class Area(NamedTuple):
-    """The directory of registers, and the pool."""
+    """What all directories of one `hold` have in common."""
 
     registers: str
-    pool: str
+    spares: Spares
+    note: Callable[[str], None]
+
+
+class Register(NamedTuple):
+    """Of the directory `parent`: `known` was in it before."""
+
+    descriptor: int
+    parent: str
+    known: list[Made]
+
+    def write(self, new: Sequence[Made]) -> None:
+        data = json.dumps({"parent": self.parent, "made": [*self.known, *new]}).encode()
+        os.pwrite(self.descriptor, data, 0)
+        if os.fstat(self.descriptor).st_size > len(data):
+            os.ftruncate(self.descriptor, len(data))
 
 
 def registers() -> str:
     return f"{find_places().runtime}/placeholders"
 
 
-def pool() -> str:
-    return f"{find_places().cache}/placeholders"
-
-
 @contextlib.contextmanager
-def hold(wanted: Sequence[Placeholder]) -> Iterator[None]:
+def hold(
+    wanted: Sequence[Placeholder], note: Callable[[str], None] = lambda _: None
+) -> Iterator[None]:
     """Have these placeholders on the host until the context ends, whoever else has them too.
+    `note` is told the path of each that is there.
 
     Raises:
         OcisbxError: one cannot be made, or something else came to be there.
@@ -75,13 +84,9 @@ def hold(wanted: Sequence[Placeholder]) -> Iterator[None]:
     by_parent: dict[str, list[Placeholder]] = {}
     for one in wanted:
         by_parent.setdefault(os.path.dirname(one.path), []).append(one)
-    area = Area(registers(), pool())
+    area = Area(registers(), Spares(), note)
     for path in (os.path.dirname(area.registers), area.registers):
         ensure(path)
-    # Without a pool each is made and deleted.
-    with contextlib.suppress(OcisbxError):
-        for path in (os.path.dirname(area.pool), area.pool):
-            ensure(path)
     held: list[tuple[int, int]] = []
     holder = os.getpid()
     try:
@@ -113,13 +118,14 @@ def _enter(parent: str, wanted: Sequence[Placeholder], area: Area) -> tuple[int,
         register = os.open(path, flags, 0o600)
         fcntl.flock(register, fcntl.LOCK_SH)
         known = _read(register)
-        new = [one for one in wanted if _is_new(directory, one, known)]
+        new = []
+        for one in wanted:
+            if _is_new(directory, one, known):
+                new.append(one)
+            else:
+                area.note(one.path)
         if new:
-            intents = [Made(os.path.basename(one.path), one.content, 0) for one in new]
-            _write(register, parent, [*known, *intents])
-            spare = _spare(directory, area.pool)
-            made = [_make(directory, one, spare) for one in intents]
-            _write(register, parent, [*known, *made])
+            _make_all(directory, Register(register, parent, known), new, area)
     except OSError as error:
         if register >= 0:
             _remove_if_last(directory, register, area)
@@ -164,61 +170,42 @@ def _is_new(directory: int, wanted: Placeholder, known: Sequence[Made]) -> bool:
     return False
 
 
-def _make(directory: int, intent: Made, spare: dict[str, list[str]]) -> Made:
-    if not _take(directory, intent, spare[intent.content]):
-        if intent.content:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(intent.name, flags, 0o644, dir_fd=directory)
-            try:
-                os.write(descriptor, intent.content.encode())
-            finally:
-                os.close(descriptor)
+def _make_all(
+    directory: int, register: Register, wanted: Sequence[Placeholder], area: Area
+) -> None:
+    """The register always names them first."""
+    made = [
+        Made(os.path.basename(one.path), one.content, area.spares.choose(one.content))
+        for one in wanted
+    ]
+    register.write(made)
+    for number, (one, intent) in enumerate(zip(wanted, made, strict=True)):
+        if intent.inode and area.spares.put(intent.inode, intent.content, directory, intent.name):
+            area.note(one.path)
         else:
-            os.mkdir(intent.name, 0o755, dir_fd=directory)
+            made[number] = intent._replace(inode=0)
+    missing = [number for number, one in enumerate(made) if not one.inode]
+    if not missing:
+        return
+    register.write(made)
+    for number in missing:
+        made[number] = _make(directory, made[number])
+        area.note(wanted[number].path)
+    register.write(made)
+
+
+def _make(directory: int, intent: Made) -> Made:
+    if intent.content:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(intent.name, flags, 0o644, dir_fd=directory)
+        try:
+            os.write(descriptor, intent.content.encode())
+        finally:
+            os.close(descriptor)
+    else:
+        os.mkdir(intent.name, 0o755, dir_fd=directory)
     info = os.stat(intent.name, dir_fd=directory, follow_symlinks=False)
     return intent._replace(inode=info.st_ino)
-
-
-def _spare(directory: int, place: str) -> dict[str, list[str]]:
-    """By content: what the pool has that can be moved into this directory."""
-    found: dict[str, list[str]] = defaultdict(list)
-    try:
-        if os.stat(place).st_dev == os.fstat(directory).st_dev and trusted(place):
-            for name in os.listdir(place):
-                found[name.partition(" ")[0]].append(f"{place}/{name}")
-    except OSError:
-        pass
-    return found
-
-
-def _take(directory: int, intent: Made, spare: list[str]) -> bool:
-    try:
-        one = spare.pop()
-        if intent.content:
-            os.link(one, intent.name, dst_dir_fd=directory)
-            os.unlink(one)
-        else:
-            # Over nothing, or over an empty directory: it replaces no other.
-            os.rename(one, intent.name, dst_dir_fd=directory)
-    except (IndexError, OSError):
-        # None is left, it lies behind another mount (EXDEV), or somebody else took it.
-        spare.clear()
-        return False
-    return True
-
-
-def _give_back(directory: int, made: Made, pooled: str) -> bool:
-    """Move what is still blank into the pool; False: it has to be deleted."""
-    place = f"{pooled}/{made.content} {os.urandom(8).hex()}"
-    try:
-        os.rename(made.name, place, src_dir_fd=directory)
-    except OSError:
-        return False
-    # No time tells: whoever writes into it may set them back (utimensat(2)).
-    if not is_blank(place):
-        # Somebody on the host has put something into it.
-        os.rename(place, made.name, dst_dir_fd=directory)
-    return True
 
 
 def _remove_if_last(directory: int, register: int, area: Area) -> None:
@@ -226,27 +213,23 @@ def _remove_if_last(directory: int, register: int, area: Area) -> None:
         fcntl.flock(register, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return
-    _remove_all(directory, register, area.pool)
+    _remove_all(directory, register, area.spares)
     info = os.fstat(directory)
     os.unlink(f"{area.registers}/{info.st_dev:x}-{info.st_ino:x}")
 
 
-def _remove_all(directory: int, register: int, place: str) -> None:
-    room = 0
-    with contextlib.suppress(OSError):
-        room = POOLED - len(os.listdir(place))
-    for number, one in enumerate(_read(register)):
+def _remove_all(directory: int, register: int, spares: Spares) -> None:
+    for one in _read(register):
         with contextlib.suppress(OSError):
-            _remove(directory, one, place if number < room else None)
+            _remove(directory, one, spares)
 
 
-def _remove(directory: int, made: Made, pooled: str | None) -> None:
-    """Take it away where it is still what we made; an empty directory of another inode is not.
-    `pooled`: the pool, where that has room."""
+def _remove(directory: int, made: Made, spares: Spares) -> None:
+    """Take it away where it is still what we made; an empty directory of another inode is not."""
     info = os.stat(made.name, dir_fd=directory, follow_symlinks=False)
     if made.inode not in (0, info.st_ino) or stat.S_ISDIR(info.st_mode) != (not made.content):
         return
-    if made.inode and pooled is not None and _give_back(directory, made, pooled):
+    if made.inode and spares.give_back(made.inode, made.content, directory, made.name):
         return
     if not made.content:
         os.rmdir(made.name, dir_fd=directory)
@@ -256,17 +239,11 @@ def _remove(directory: int, made: Made, pooled: str | None) -> None:
 
 def _read(register: int) -> list[Made]:
     """What the register names; nothing where it was cut off (a full disk)."""
+    data = os.pread(register, READ_LIMIT_BYTES, 0)
     try:
-        document = json.loads(os.pread(register, READ_LIMIT_BYTES, 0))
-        return [Made(*row) for row in document["made"]]
+        return [Made(*row) for row in json.loads(data)["made"]] if data else []
     except (ValueError, TypeError, KeyError):
         return []
-
-
-def _write(register: int, parent: str, made: Sequence[Made]) -> None:
-    data = json.dumps({"parent": parent, "made": made}).encode()
-    os.pwrite(register, data, 0)
-    os.ftruncate(register, len(data))
 
 
 def forget_placeholders() -> None:
@@ -289,7 +266,7 @@ def _forget(path: str) -> None:
             try:
                 info = os.fstat(directory)
                 if os.path.basename(path) == f"{info.st_dev:x}-{info.st_ino:x}":
-                    _remove_all(directory, register, pool())
+                    _remove_all(directory, register, Spares())
             finally:
                 os.close(directory)
         os.unlink(path)

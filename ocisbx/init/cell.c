@@ -2,7 +2,7 @@
  *
  *     ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] [-b] -- /ABS/RUNTIME [ARG...]
  *     ocisbx-cell -l PID
- *     ocisbx-cell -w DEST [-r] -- [WHAT PATH]...
+ *     ocisbx-cell -w DEST
  *
  * -u  a new user namespace in which the caller's ids are 0
  * -j  the user namespace in which the container of process PID was made: a runtime enters a
@@ -14,10 +14,12 @@
  * -g  the cgroup (its directory) to go into before all else.
  * -C  the working directory.
  * -l  the loopback of the container of process PID is brought up, and nothing is started.
- * -w  the directory that is descriptor 4 becomes a mount at DEST, a directory of the container whose
- *     process descriptor 3 (a pidfd) is, and nothing is started. Over each PATH below it WHAT is
- *     mounted, in this order, when stdin ends: "ro" or "rw", itself, or a path of the host, read-only.
- *     Exit code 3: the process has ended. -r: it is read-only.
+ * -w  waits until stdin, a stream socket, says what becomes a mount at DEST, a directory of the
+ *     container whose process descriptor 3 (a pidfd) is; nothing is started. First comes 'r' (it is
+ *     to be read-only) or 'w', with the directory's descriptor, then WHAT NUL PATH NUL for each PATH
+ *     below it over which WHAT is mounted: "ro" or "rw", itself, or a path of the host, read-only;
+ *     last a NUL. A newline is answered when all of it is there. Where stdin ends before, nothing is
+ *     mounted. Exit code 3: the process has ended.
  * -k  descriptor 3 is kept too; all above 2 (3) are marked close-on-exec, not closed, so that a
  *     runtime named /proc/self/fd/N can still be executed.
  * -b  the runtime is started when a byte comes from descriptor 5, and never where that ends without.
@@ -58,7 +60,7 @@ static const char *value(char **argument, const char *usage)
 static struct options parse(char **argv)
 {
 	static const char usage[] = "usage: ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] [-b] -- /ABS/RUNTIME [ARG...]"
-		" | -l PID | -w DEST [-r] -- [WHAT PATH]...";
+		" | -l PID | -w DEST";
 	struct options options = { .user = 0 };
 
 	for (argv++; *argv; argv++) {
@@ -72,7 +74,6 @@ static struct options parse(char **argv)
 		case 's': options.session = 1; break;
 		case 'k': options.keep = 1; break;
 		case 'b': options.bidden = 1; break;
-		case 'r': options.read_only = 1; break;
 		case 'j': options.joined = value(++argv, usage); break;
 		case 'l': options.looped = value(++argv, usage); break;
 		case 'w': options.workspace = value(++argv, usage); break;
@@ -80,13 +81,13 @@ static struct options parse(char **argv)
 		case 'C': options.directory = value(++argv, usage); break;
 		case '-':
 			options.argv = argv + 1;
-			if (!options.workspace && (!*options.argv || **options.argv != '/'))
+			if (!*options.argv || **options.argv != '/')
 				fail(usage, 0);
 			return options;
 		default: fail(usage, 0);
 		}
 	}
-	if (!options.looped)
+	if (!options.looped && !options.workspace)
 		fail(usage, 0);
 	return options;
 }
@@ -213,7 +214,7 @@ int program(int argc, char **argv, char **envp)
 		return 0;
 	}
 	if (options.workspace) {
-		give_workspace(&options);
+		give_workspace(options.workspace);
 		return 0;
 	}
 	if (options.cgroup)

@@ -13,7 +13,6 @@ struct options {
 	int session;
 	int keep;
 	int bidden;
-	int read_only;
 	const char *joined;
 	const char *looped;
 	const char *workspace;
@@ -25,7 +24,7 @@ struct options {
 _Noreturn void fail(const char *step, long error);
 long check(const char *step, long result);
 
-/* Mounts descriptor 4 at options->workspace of the container whose process descriptor 3 is. */
-void give_workspace(const struct options *options);
+/* Mounts the directory that stdin names there, in the container whose process descriptor 3 is. */
+void give_workspace(const char *destination);
 
 #endif

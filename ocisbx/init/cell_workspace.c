@@ -1,5 +1,8 @@
 /* A directory of the caller's becomes the workspace of a container that is there already.
  *
+ * The program waits beside the container until the directory is named, so that what starting takes
+ * is spent before. Only then does it copy the host's mounts, which may have changed meanwhile.
+ *
  * The mounts are made beforehand, in a mount namespace that nobody else sees, from descriptors: no
  * path of the workspace is looked up twice, and no symlink is followed. The container then gets
  * all of them in one move. Its user namespace is the caller's own, so whoever started it may do
@@ -8,8 +11,8 @@
 #include "cell.h"
 #include "text.h"
 
+#define ORDER_FD 0
 #define CONTAINER_FD 3
-#define WORKSPACE_FD 4
 /* What ended before it could be given anything. */
 #define EXIT_GONE 3
 
@@ -33,6 +36,58 @@ struct mount_attr {
 struct open_how {
 	unsigned long flags, mode, resolve;
 };
+
+/* What the driver says, as it comes: it need not have said all of it to have some of it done. */
+static struct {
+	unsigned int at, end;
+	char bytes[PATH_MAX];
+} said;
+
+/* The directory, which comes with the first byte: 'r' (read-only) or 'w'. */
+static int hear_directory(int *read_only)
+{
+	union {
+		struct cmsghdr header;
+		long room[3];
+	} control = { .room = { 0 } };
+	struct iovec vector = { said.bytes, sizeof said.bytes };
+	struct msghdr message = { .vectors = &vector, .vector_count = 1,
+				  .control = &control, .control_length = sizeof control };
+	long got = SYS3(recvmsg, ORDER_FD, &message, MSG_CMSG_CLOEXEC);
+
+	/* The driver has ended, or has no workspace for this container. */
+	if (!got)
+		sys_exit(0);
+	check("the order", got);
+	if (message.control_length < sizeof control.header || control.header.type != SCM_RIGHTS)
+		fail("an order without its directory", 0);
+	said.end = (unsigned int)got;
+	said.at = 1;
+	*read_only = said.bytes[0] == 'r';
+	return *(int *)(void *)((char *)&control + sizeof control.header);
+}
+
+static char hear_byte(void)
+{
+	if (said.at == said.end) {
+		long got = check("the order", SYS3(read, ORDER_FD, said.bytes, sizeof said.bytes));
+
+		/* What was ordered is not wanted any more. */
+		if (!got)
+			sys_exit(0);
+		said.end = (unsigned int)got;
+		said.at = 0;
+	}
+	return said.bytes[said.at++];
+}
+
+static const char *hear_word(char *room)
+{
+	for (int used = 0; used < PATH_MAX; used++)
+		if (!(room[used] = hear_byte()))
+			return room;
+	fail("a word of the order", -ENAMETOOLONG);
+}
 
 static void join(int kind)
 {
@@ -78,7 +133,7 @@ static long open_place(const char *name, long directory, unsigned long flags, un
 }
 
 /* `what` is "ro" or "rw", the place itself, or a path of the host, which is shown read-only. */
-static void lay_over(const struct options *options, long tree, const char *what, const char *name)
+static void lay_over(int read_only, long tree, const char *what, const char *name)
 {
 	int writable = text_equal(what, "rw"), itself = writable || text_equal(what, "ro");
 	long place = open_place(name, tree, 0, RESOLVE_BENEATH);
@@ -86,37 +141,35 @@ static void lay_over(const struct options *options, long tree, const char *what,
 			    : clone_mount(what, AT_FDCWD, what, 0);
 
 	set_attributes(name, mount, writable ? 0 : MOUNT_ATTR_RDONLY,
-		       writable && options->read_only ? MOUNT_ATTR_RDONLY : 0);
+		       writable && read_only ? MOUNT_ATTR_RDONLY : 0);
 	attach(name, mount, place, MOVE_MOUNT_T_EMPTY_PATH);
 	SYS1(close, mount);
 	SYS1(close, place);
 }
 
-void give_workspace(const struct options *options)
+void give_workspace(const char *destination)
 {
 	static const char name[] = "the workspace";
-	char **rest = options->argv, nothing;
+	static char what[PATH_MAX], place[PATH_MAX];
+	int read_only, directory = hear_directory(&read_only);
 	long tree;
 
 	/* A new mount namespace takes the working directory along: to its own mount of the same
 	 * directory, wherever that is by now. */
-	check(name, SYS1(fchdir, WORKSPACE_FD));
+	check(name, SYS1(fchdir, directory));
 	join(CLONE_NEWUSER);
 	check("a mount namespace", SYS1(unshare, CLONE_NEWNS));
 	tree = clone_mount(name, AT_FDCWD, "", AT_EMPTY_PATH | AT_RECURSIVE);
-	set_attributes(name, tree, options->read_only ? MOUNT_ATTR_RDONLY : 0, 0);
-	if (*rest) {
-		/* What keeps names free is made meanwhile: stdin ends when it is there. */
-		SYS3(read, 0, &nothing, 1);
-		/* Before Linux 6.15 nothing can be mounted on what is attached nowhere. */
-		attach(name, tree, AT_FDCWD, MOVE_MOUNT_T_EMPTY_PATH);
-		for (; rest[0] && rest[1]; rest += 2)
-			lay_over(options, tree, rest[0], rest[1]);
-		if (*rest)
-			fail("a WHAT without its PATH", 0);
-		tree = clone_mount(name, tree, "", AT_EMPTY_PATH | AT_RECURSIVE);
-	}
+	set_attributes(name, tree, read_only ? MOUNT_ATTR_RDONLY : 0, 0);
+	/* Before Linux 6.15 nothing can be mounted on what is attached nowhere. */
+	attach(name, tree, AT_FDCWD, MOVE_MOUNT_T_EMPTY_PATH);
+	while (*hear_word(what))
+		lay_over(read_only, tree, what, hear_word(place));
+	tree = clone_mount(name, tree, "", AT_EMPTY_PATH | AT_RECURSIVE);
+	/* Who leaves a mount namespace last takes it apart, which is for when all is said. */
+	SYS4(openat, AT_FDCWD, "/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC, 0);
 	join(CLONE_NEWNS);
-	attach(options->workspace, tree,
-	       open_place(options->workspace, AT_FDCWD, O_DIRECTORY, 0), MOVE_MOUNT_T_EMPTY_PATH);
+	attach(destination, tree, open_place(destination, AT_FDCWD, O_DIRECTORY, 0),
+	       MOVE_MOUNT_T_EMPTY_PATH);
+	SYS3(write, ORDER_FD, "\n", 1);
 }

@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.backends.base import START_TIMEOUT_S, Call
-from ocisbx.backends.late import mount_late
+from ocisbx.backends.mounter import Mounter
 from ocisbx.backends.oci import set_up
 from ocisbx.backends.stdio import PayloadStdio, Taken
 from ocisbx.cgroup.box import is_frozen
@@ -78,6 +78,7 @@ class Member:
         self._ends: Ends | None = None
         self._spent = Spent()
         self._names = contextlib.ExitStack()
+        self._mounter: Mounter | None = None
         _all.add(self)
         with contextlib.ExitStack() as stack:
             # Names that are kept free stay so until nothing runs in it any more.
@@ -94,6 +95,9 @@ class Member:
             if warm is not None:
                 stack.callback(self._close_ends)
                 self._warm_up(warm, START_TIMEOUT_S if start_timeout_s is None else start_timeout_s)
+            if workspaces is not None and self.execution.init.handle >= 0:
+                self._mounter = Mounter(self.execution.init.handle)
+                stack.callback(self._mounter.close)
             self._looks = self._open_looks(stack)
             self._stack = stack.pop_all()
         self.born_s = time.monotonic()
@@ -172,6 +176,8 @@ class Member:
         """Whether it lives, waits, and would run: nobody has killed, stopped or frozen it."""
         if not self.execution.is_waiting:
             return False
+        if self._mounter is not None and not self._mounter.is_waiting:
+            return False
         try:
             return not any(tells(os.pread(fd, LOOK_BYTES, 0)) for fd, tells in self._looks)
         except ProcessLookupError:
@@ -183,8 +189,7 @@ class Member:
         Raises:
             OcisbxError: it cannot be given; the member is not to be used.
         """
-        handle = self.execution.init.handle
-        return handle >= 0 and mount_late(workspace, handle, self._names)
+        return self._mounter is not None and self._mounter.mount(workspace, self._names)
 
     def leave_workspace(self) -> None:
         """Nothing runs in it any more: take away what kept names free."""
@@ -220,10 +225,13 @@ class Member:
             taken=taken,
         )
         execution.clock.bundle_made = time.monotonic()
-        if taken is None:
-            return execution.give(plan, call, stdio)
-        execution.hand_over(plan, call, stdio, self._spent)
-        return True
+        there = taken is not None or execution.give(plan, call, stdio)
+        if taken is not None:
+            execution.hand_over(plan, call, stdio, self._spent)
+        if self._mounter is not None:
+            # While the command starts: no other process is beside it.
+            self._mounter.close()
+        return there
 
     def retire(self) -> None:
         """End it, whatever it does, and take away all that it leaves. Raises OcisbxError."""

@@ -48,8 +48,8 @@ def python(box: Box, leaf: str, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def owner(box: Box, leaf: str, size: int, what: str) -> subprocess.Popen[str]:
-    words = box.runtime.path, str(box.workspace), str(size), what, MARK
+def owner(box: Box, leaf: str, size: int, what: str, workspace: str = "") -> subprocess.Popen[str]:
+    words = box.runtime.path, workspace or str(box.workspace), str(size), what, MARK
     found = python(box, leaf, str(OWNER), *words)
     assert found.stdout is not None
     assert found.stdout.readline() == "ready\n"

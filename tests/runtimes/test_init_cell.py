@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.runtime
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 USAGE = (
     "ocisbx-cell: usage: ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] [-b] -- "
-    "/ABS/RUNTIME [ARG...] | -l PID | -w DEST [-r] -- [WHAT PATH]...\n"
+    "/ABS/RUNTIME [ARG...] | -l PID | -w DEST\n"
 )
 # Where cgroup2 is mounted already, what is there is used.
 HYBRID = Path("/sys/fs/cgroup/unified/cgroup.controllers").exists()
@@ -120,7 +121,6 @@ def test_a_runtime_in_a_sealed_memfd_can_be_executed() -> None:
             for arguments in ((), ("-u",), ("--",), ("-x", "--", "/bin/true"), ("--", "true"))
         ),
         *((("-u", option), USAGE) for option in ("-j", "-g", "-C", "-l", "-w")),
-        (("-w", "/mnt"), USAGE),
         (
             ("-C", "/no", "--", "/bin/true"),
             "ocisbx-cell: /no: no such file or directory (errno 2)\n",
@@ -130,6 +130,44 @@ def test_a_runtime_in_a_sealed_memfd_can_be_executed() -> None:
 def test_a_failure_is_one_line_and_125(arguments: tuple[str, ...], line: str) -> None:
     done = _cell(*arguments)
     assert (done.stdout, done.stderr, done.returncode) == ("", line, 125)
+
+
+def _ordered(order: bytes, *descriptors: int) -> tuple[int, bytes]:
+    """The exit code of a cell that was given this order for our own container, and what it said."""
+    ours, theirs = socket.socketpair()
+    own = os.pidfd_open(os.getpid())
+    try:
+        pid = os.posix_spawn(
+            cell_path(),
+            ["cell", "-w", "/mnt"],
+            {},
+            file_actions=[
+                *((os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 2)),
+                (os.POSIX_SPAWN_DUP2, own, 3),
+            ],
+        )
+        theirs.close()
+        if order:
+            socket.send_fds(ours, [order], descriptors)
+        ours.shutdown(socket.SHUT_WR)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return code, ours.recv(4096)
+    finally:
+        ours.close()
+        os.close(own)
+
+
+def test_who_is_given_no_workspace_mounts_none() -> None:
+    assert _ordered(b"") == (0, b"")
+    wrong = b"ocisbx-cell: an order without its directory\n"
+    assert _ordered(b"w") == (125, wrong)
+    # Nobody may enter the user namespace that he is in already (setns(2)).
+    root = os.open("/", os.O_PATH)
+    try:
+        code, said = _ordered(b"w", root)
+    finally:
+        os.close(root)
+    assert (code, said[:36]) == (125, b"ocisbx-cell: entering the container:")
 
 
 def test_the_environment_is_passed_on_unchanged() -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ocisbx.backends.compile import WALKED_LIMIT
-from ocisbx.backends.placeholders import forget_placeholders, hold, pool, registers
+from ocisbx.backends.placeholders import forget_placeholders, hold, registers
+from ocisbx.backends.spares import pool
 from ocisbx.container.rules import Rule, Verb
 from ocisbx.errors import OcisbxError
 from ocisbx.host import Matches, PathKind
@@ -232,6 +233,23 @@ def test_placeholders_come_and_go(workspace: Path) -> None:
         assert os.listdir(registers()) == []
         # The second time they come from here.
         assert len(os.listdir(pool())) == 2
+
+
+def test_spares_that_are_not_what_they_are_named(workspace: Path) -> None:
+    """Who trusted the name would leave it behind, or take away somebody else's."""
+    with hold([Placeholder(f"{workspace}/a")]):
+        pass
+    notes = workspace.parent / "notes"
+    notes.write_text("not ours")
+    notes.rename(f"{pool()}/notes")
+    with hold([Placeholder(f"{workspace}/a")]):
+        assert names(workspace) == ["a"]
+    assert names(workspace) == []
+    os.unlink(f"{pool()}/notes")
+    with hold([Placeholder(f"{workspace}/a")]):
+        (workspace / "a").rename(workspace / "b")
+        (workspace / "a").mkdir()
+    assert names(workspace) == ["a", "b"]
 
 
 def test_the_last_one_removes_what_all_of_them_made(workspace: Path) -> None:

@@ -1,0 +1,81 @@
+"""What waits beside a container to give it its workspace."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tests.box import eventually
+from tests.pool.test_owner import collected, leaf, owner
+from tests.pool.test_workspaces import directory, one_of_them, pool, text
+
+if TYPE_CHECKING:
+    import ocisbx
+    from ocisbx.backends.mounter import Mounter
+    from tests.box import Box
+
+__all__ = ["leaf", "pool"]
+
+pytestmark = pytest.mark.runtime
+
+
+def mounter(pool: ocisbx.Pool) -> Mounter:
+    """That of the container which is handed out next."""
+    pool.open()
+    found = pool._store._waiting[0]._mounter
+    assert found is not None
+    return found
+
+
+def namespaces(pid: int | str) -> dict[str, str]:
+    return {kind: os.readlink(f"/proc/{pid}/ns/{kind}") for kind in ("user", "mnt")}
+
+
+@one_of_them
+def test_it_takes_no_copy_of_the_mounts_before_it_is_asked(pool: ocisbx.Pool) -> None:
+    """What is mounted in a workspace until then is to be seen in it."""
+    assert namespaces(mounter(pool)._child.pid) == namespaces("self")
+
+
+@one_of_them
+def test_a_container_whose_mounter_has_ended_is_not_handed_out(box: Box, pool: ocisbx.Pool) -> None:
+    ours = directory(box, "ours")
+    ended = mounter(pool)._child
+    ended.kill(signal.SIGKILL)
+    assert ended.wait(10) is not None
+    assert text(pool, "echo sound", ours) == "sound\n"
+
+
+@one_of_them
+@pytest.mark.parametrize("given", [True, False])
+def test_it_is_gone_while_the_command_runs(box: Box, pool: ocisbx.Pool, *, given: bool) -> None:
+    """Reaped, too: a command may run for hours."""
+    used = Path(f"/proc/{mounter(pool)._child.pid}")
+    there = []
+    ours = directory(box, "ours") if given else None
+    # The caller's callbacks run when the command has said something.
+    pool.run(["echo"], workspace=ours, on_stdout=lambda _: there.append(used.exists()))
+    assert there == [False]
+
+
+@one_of_them
+def test_none_outlives_its_owner_though_a_fork_does(box: Box, leaf: str) -> None:
+    with owner(box, leaf, 2, "fork", "per-call") as found:
+        children = psutil.Process(found.pid).children()
+        mounters = [child for child in children if "ocisbx-cell" in " ".join(child.cmdline()[:1])]
+        assert len(mounters) == 2
+        found.kill()
+        found.wait()
+        try:
+            assert eventually(lambda: not any(child.is_running() for child in mounters))
+        finally:
+            for child in set(children) - set(mounters):
+                with contextlib.suppress(psutil.Error):
+                    child.kill()
+    assert collected(box, leaf) == 2
