@@ -183,9 +183,14 @@ def note(result: RunResult, plan: Plan) -> None:
     write_audit(result, plan.workdir)
 
 
+def is_counted(plan: Plan) -> bool:
+    """Whether there may be a cap."""
+    return plan.max_sandboxes is not None or bool(os.environ.get("OCISBX_MAX_SANDBOXES"))
+
+
 def turn(plan: Plan, waiting: Waiting) -> AbstractContextManager[Slot | None]:
     """A slot, where a cap says that one is needed."""
-    if plan.max_sandboxes is None and not os.environ.get("OCISBX_MAX_SANDBOXES"):
+    if not is_counted(plan):
         return contextlib.nullcontext()
     from ocisbx.slots import find_cap, hold_slot  # noqa: PLC0415 -- for those who have a cap
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import resource  # noqa: F401 -- else os.wait4 imports it, after the fork that sheds what that took
 import signal
 import socket
-import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from ocisbx.backends.base import Call, Step
 from ocisbx.backends.names import claim_name, release_name
 from ocisbx.background.control import Control, Events
 from ocisbx.background.ending import make_directory, write_ending, write_started
+from ocisbx.background.loading import AUDIT, begin_again_if_fat, load_for
 from ocisbx.background.packets import error_document
 from ocisbx.background.request import CALLER_FD, Request, read_request, send_line
 from ocisbx.background.times import TimesWriter
@@ -28,41 +29,37 @@ from ocisbx.background.used import last_used
 from ocisbx.bundle.directory import remove_tree
 from ocisbx.bundle.record import boot_s, new_record
 from ocisbx.calls import Waiting, run_plan
-from ocisbx.command import LOOK_S, SpawnError, become, go_on_alone
+from ocisbx.command import LOOK_S, go_on_alone
 from ocisbx.errors import BundleError, InvalidState, OcisbxError
-from ocisbx.probe.processes import resident_bytes
 
 if TYPE_CHECKING:
     from ocisbx.backends.execution import OciExecution
     from ocisbx.background.attaching import Attachments
     from ocisbx.background.control import Answer
+    from ocisbx.background.loading import ImportSmall
     from ocisbx.result import RunResult
 
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Who had to compile our modules has twice as much as who found them compiled.
-FAT_BYTES = 13 << 20
-AGAIN = "again"
 
 
 class CalledOff(Exception):
     """Nobody wants it any more, before its payload was started."""
 
 
-def main() -> None:
+def main(import_small: ImportSmall) -> None:
     """The process: `python ... PARENT ID [again]`."""
     gc.freeze()
     os.umask(0o022)
     os.chdir("/")
-    if resident_bytes() > FAT_BYTES and sys.argv[-1] != AGAIN:
-        with contextlib.suppress(SpawnError):
-            become([*sys.orig_argv, AGAIN], os.environ)
+    begin_again_if_fat()
     caller = socket.socket(fileno=CALLER_FD)
     try:
         request = read_request(caller)
+        load_for(request, import_small)
         # A process that is nobody's child leaves no zombie to a caller that lives for long.
         go_on_alone()
-        Supervision(caller, request).carry_out()
+        Supervision(caller, request, import_small).carry_out()
     finally:
         # Everything is written and closed; to take the interpreter down costs 5 ms.
         os._exit(0)
@@ -71,8 +68,9 @@ def main() -> None:
 class Supervision:
     """One container from its creation to its end."""
 
-    def __init__(self, caller: socket.socket, request: Request) -> None:
+    def __init__(self, caller: socket.socket, request: Request, import_small: ImportSmall) -> None:
         self._caller: socket.socket | None = caller
+        self._import_small = import_small
         self._request = request
         plan = request.plan
         self._record = new_record(
@@ -240,6 +238,9 @@ class Supervision:
             execution.cancel()
 
     def _on_step(self, step: Step) -> None:
+        if step is Step.REPORTED and self._request.audit:
+            # It would be imported anyway, and take 5 ms more.
+            self._import_small(AUDIT)
         # A session runs when it takes commands.
         if step is not (Step.RUNNING if self._request.argv else Step.CREATED):
             return

@@ -158,11 +158,12 @@ def manager_cgroup(own: str, uid: int) -> str:
 
     Above its own slices there may be a container's cgroup.
     """
-    within = re.match(rf"(.*?/user@{uid}\.service)/", own)
-    if within:
-        return within[1]
-    above = re.match(r"(.*)/(?:user|system)\.slice(?:/|$)", own)
-    return f"{above[1] if above else ''}/user.slice/user-{uid}.slice/user@{uid}.service"
+    service = f"/user@{uid}.service"
+    within, found, _ = own.partition(f"{service}/")
+    if found:
+        return within + service
+    above = own[: max(0, *(f"{own}/".rfind(f"/{name}.slice/") for name in ("user", "system")))]
+    return f"{above}/user.slice/user-{uid}.slice{service}"
 
 
 def choose_way(mount: str, own: str, manager: str, root: str = "/") -> tuple[Way, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from ocisbx import command
@@ -10,7 +11,7 @@ from ocisbx.errors import RuntimeMissing
 from ocisbx.host import RuntimeBinary
 from ocisbx.probe.remembered import runtime_memory
 from ocisbx.probe.speed import slowness
-from ocisbx.quirks import KNOWN_NAMES, VERSION_LINE
+from ocisbx.quirks import KNOWN_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 # Debian puts runc into /usr/sbin, which is not on an ordinary user's PATH.
 EXTRA_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
+# First line of `--version`: "runc version 1.1.5+ds1", "crun version 1.8.1", "youki version 0.7.0",
+# "youki version: 0.7.0", "runsc version release-20260907.0".
+VERSION_LINE = re.compile(
+    r"^(?P<name>crun|runc|runsc|youki)(?:-rootless)? version:? (?P<version>\S+)"
+)
 # By the machine's speed as many times more.
 VERSION_TIMEOUT_S = 5.0
 # crun 1.21 makes the directory of its containers before it tells: one that is there already.

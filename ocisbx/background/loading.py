@@ -1,0 +1,56 @@
+"""What a supervisor imports, and when: beside the stand-ins of boot.py, and compiled before."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from ocisbx.calls import is_counted
+from ocisbx.command import SpawnError, become
+from ocisbx.probe.processes import resident_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ocisbx.background.request import Request
+
+    # That of boot.py.
+    ImportSmall = Callable[[str], None]
+
+# Who had to compile our modules has twice as much as who found them compiled.
+FAT_BYTES = 13 << 20
+AGAIN = "again"
+
+# What only some need.
+CAP = "ocisbx.slots"
+SEATS = "ocisbx.background.attaching"
+TERMINAL = "ocisbx.backends.terminal"
+TRANSCRIPT = "ocisbx.terminal.transcript"
+# What only the end needs.
+AUDIT = "ocisbx.audit"
+
+
+def begin_again_if_fat() -> None:
+    """Begin again by exec where it had to be compiled; nobody shall have to after that."""
+    if resident_bytes() <= FAT_BYTES or sys.argv[-1] == AGAIN:
+        return
+    for name in (CAP, SEATS, TERMINAL, TRANSCRIPT):
+        __import__(name)
+    with contextlib.suppress(SpawnError):
+        become([*sys.orig_argv, AGAIN], os.environ)
+
+
+def load_for(request: Request, import_small: ImportSmall) -> None:
+    """Import what only some need, if this one does."""
+    terminal = request.plan.terminal
+    needed = {
+        CAP: is_counted(request.plan),
+        SEATS: terminal or request.keyboard,
+        TERMINAL: terminal,
+        TRANSCRIPT: request.transcript is not None,
+    }
+    for name, is_needed in needed.items():
+        if is_needed:
+            import_small(name)
