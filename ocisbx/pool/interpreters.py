@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 # In gVisor a page that is touched first, a system call's first use and each call after a rest cost
 # 20 to 80 us: all is rehearsed before the call, and the letter comes in one read. It frees what is
 # mapped at the end, page by page, so little is imported: not json, which takes `re` with it. The
-# letter's JSON has texts, lists and tables only, which Python reads as its own, but for the pairs of
-# surrogates.
+# letter's JSON has texts, lists and tables only, and no escaped surrogates: Python reads it as its
+# own.
 PYTHON = """\
 def ocisbx_bootstrap():
     import atexit, gc, io, os, resource, sys
@@ -57,16 +57,8 @@ def ocisbx_bootstrap():
     def hear():
         head, _, text = read(4096).partition(b"\\n")
         return text + read(int(head) - len(text))
-    def joined(told):
-        if isinstance(told, str):
-            return told.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-        if isinstance(told, list):
-            return [joined(one) for one in told]
-        return {joined(name): joined(one) for name, one in told.items()}
     def prepare(text):
         told = eval(text)
-        if b"\\\\ud" in text:
-            told = joined(told)
         if told["directory"]:
             os.chdir(told["directory"])
         if list(os.environ.items()) != list(told["environment"].items()):
@@ -79,7 +71,8 @@ def ocisbx_bootstrap():
         return told["code"]
     def rehearse():
         main, arguments = sys.modules["__main__"], sys.argv[:]
-        told = {"code": "print(end='')", "arguments": [], "directory": ""}
+        code = "import sys; print(end='', file=sys.__stdout__)"
+        told = {"code": code, "arguments": [], "directory": ""}
         try:
             code = prepare(ascii({**told, "environment": dict(os.environ)}).encode())
             exec(compile(code, "<string>", "exec"), sys.modules["__main__"].__dict__)
@@ -136,10 +129,10 @@ const read = (size) => {
     if (!more) process.exit(125);
     at += more;
   }
-  return data.toString();
+  return data;
 };
-const first = read(4096), text = first.slice(first.indexOf("\\n") + 1);
-const told = JSON.parse(text + read(parseInt(first) - text.length));
+const first = read(4096), text = first.subarray(first.indexOf("\\n") + 1);
+const told = JSON.parse(Buffer.concat([text, read(parseInt(first) - text.length)]));
 if (told.directory) process.chdir(told.directory);
 for (const name of Object.keys(process.env)) delete process.env[name];
 Object.assign(process.env, told.environment);

@@ -94,7 +94,8 @@ def letter(
             "arguments": list(arguments),
             "environment": dict(line.split("=", 1) for line in environment),
             "directory": directory,
-        }
+        },
+        ensure_ascii=False,
     ).encode()
     whole_bytes = -(-(len(text) + HEAD_BYTES) // BLOCK_BYTES) * BLOCK_BYTES
     head = b"%d\n" % (whole_bytes - len(str(whole_bytes)) - 1)
