@@ -111,7 +111,7 @@ struct reaper {
 	struct osbx_usage total_usage;
 };
 
-/* Reaps what has ended; returns 1 while children are left, 0 when there are none. */
+/* Reaps what has ended, up to the payload; returns 0 when no children are left. */
 int reap(struct reaper *reaper);
 void report_exited(const struct reaper *reaper);
 int exit_code_of(int wait_status);

@@ -154,6 +154,11 @@ void watch_payload(struct init *init)
 		relay_pass(init);
 		keep_leader(init, 0);
 		wait_event(init);
+		/* First what the driver waits for: each look costs tens of microseconds in a kernel in
+		 * user space that was idle. */
+		reap(&init->reaper);
+		if (init->reaper.payload_ended)
+			return;
 		if (init->driven)
 			received = hear(init, &packet);
 		if (received == RECEIVED_PACKET)
@@ -170,11 +175,15 @@ void watch_payload(struct init *init)
 
 void end_others(struct init *init)
 {
-	unsigned long end_ns = patience_end();
+	unsigned long end_ns;
 
+	/* All orphans are our children: without any there is nobody, as after most payloads. */
+	if (!reap(&init->reaper))
+		return;
 	if (init->driven)
 		SYS4(epoll_ctl, init->events, EPOLL_CTL_DEL, OSBX_REPORT_FD, 0);
 	SYS2(kill, -1, SIGKILL);
+	end_ns = patience_end();
 	while (reap(&init->reaper) && wait_until(init, end_ns))
 		next_signal(init);
 }

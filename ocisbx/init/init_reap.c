@@ -22,6 +22,7 @@ static void usage_add(struct osbx_usage *sum, const struct rusage *one)
 	sum->nivcsw += (unsigned long)one->nivcsw;
 }
 
+/* Not further than the payload: what is left then is looked for by who ends it. */
 int reap(struct reaper *reaper)
 {
 	for (;;) {
@@ -39,6 +40,7 @@ int reap(struct reaper *reaper)
 			reaper->payload_ended = 1;
 			reaper->payload_status = status;
 			usage_add(&reaper->payload_usage, &usage);
+			return 1;
 		}
 	}
 }

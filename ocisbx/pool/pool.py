@@ -29,7 +29,7 @@ from ocisbx.pool.warm import letter, warm_command
 from ocisbx.pool.workspaces import PoolSandbox
 from ocisbx.quantities import parse_seconds
 from ocisbx.quirks import find_quirks
-from ocisbx.values import utc_text
+from ocisbx.values import check_text, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -181,8 +181,7 @@ class Pool:
         if self._warm is None:
             what = "this pool keeps no interpreter ready"
             raise ConfigError(what, remedy="Pool(warm='python3'), or run([...])")
-        if not isinstance(code, str):
-            raise ConfigError(f"code is a text, not {type(code).__name__}")
+        check_text(code, "code")
         call = given_call([*self._warm.shown, *arguments], **options)
         # No argument of any process: it may be as long as it likes.
         shown = len(self._warm.shown)

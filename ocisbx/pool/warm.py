@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 READY = re.compile(rb"^ocisbx-ready(?: (\d{1,15}) (\d{1,15}))?\n", re.MULTILINE)
 GREETING_LIMIT_BYTES = 1 << 16
+# pipe(7): so much arrives at once (PIPE_BUF).
+BLOCK_BYTES = 4096
+# At most: the size in digits, and the end of the line.
+HEAD_BYTES = 20
 MODULE = re.compile(r"[^\W\d][\w.]*|[\w@./-]+")
 
 
@@ -82,16 +86,20 @@ def warm_command(warm: str | Sequence[str], imports: Sequence[str]) -> Warm:
 def letter(
     code: str, arguments: Sequence[str], environment: Sequence[str], directory: str
 ) -> bytes:
-    """What is sent before the call's own input."""
+    """What is sent before the call's own input: whole blocks, so that it can be read without a look
+    at its head first."""
     text = json.dumps(
         {
             "code": code,
             "arguments": list(arguments),
             "environment": dict(line.split("=", 1) for line in environment),
             "directory": directory,
-        }
+        },
+        ensure_ascii=False,
     ).encode()
-    return b"%d\n%b" % (len(text), text)
+    whole_bytes = -(-(len(text) + HEAD_BYTES) // BLOCK_BYTES) * BLOCK_BYTES
+    head = b"%d\n" % (whole_bytes - len(str(whole_bytes)) - 1)
+    return head + text.ljust(whole_bytes - len(head))
 
 
 class Greeting:

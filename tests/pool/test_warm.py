@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 import ocisbx
 from ocisbx.errors import ConfigError, RuntimeFailed
+from ocisbx.pool.warm import BLOCK_BYTES, letter
 from ocisbx.result import Termination as T
 from tests.box import eventually
 from tests.cgroups import state
@@ -114,6 +116,16 @@ def test_the_modules_are_there(make: Make) -> None:
     assert pool.run_code(code).stdout == b"True False\n"
 
 
+def test_a_stream_that_an_import_has_replaced(box: Box, make: Make) -> None:
+    """The rehearsal of its end fails, and the call does not."""
+    odd = "import sys\nclass Odd:\n def write(self, text): sys.__stdout__.write('<' + text)\n"
+    odd += " def flush(self): sys.__stdout__.flush()\nsys.stdout = Odd()\n"
+    (box.workspace / "odd.py").write_text(odd)
+    pool = make(1, warm="python3", warm_imports=["odd"])
+    result = pool.run_code("print('odd', end='')")
+    assert (result.stdout, result.exit_code) == (b"<odd<", 0)
+
+
 def test_environment_directory_and_timeout(box: Box, warm: ocisbx.Pool) -> None:
     (box.workspace / "sub").mkdir()
     code = "import os; print(os.environ['ONE'], os.getcwd())"
@@ -121,6 +133,41 @@ def test_environment_directory_and_timeout(box: Box, warm: ocisbx.Pool) -> None:
     assert result.stdout.decode() == f"eins {box.workspace}/sub\n"
     late = warm.run_code("import time; time.sleep(600)", timeout_s=0.3)
     assert late.termination is T.TIMED_OUT
+
+
+# What JSON or Python could write or read in another way.
+TEXTS = ("\N{GRINNING FACE}", "\\ud83d", "\ufeffa", "\x85\u2028\x0b\x0c\x1b\x7f", "\n\r\t\\\"'{}/")
+
+
+@pytest.mark.parametrize("name", ["python3", "node"])
+def test_texts_arrive_as_they_are(make: Make, name: str) -> None:
+    code = {
+        "python3": "import os, sys; said = '\N{GRINNING FACE}', *sys.argv[1:], os.environ['ONE']\n"
+        "sys.stdout.buffer.write('|'.join(said).encode())",
+        "node": "process.stdout.write(['\N{GRINNING FACE}', ...process.argv.slice(1),"
+        " process.env.ONE].join('|'))",
+    }[name]
+    result = make(1, warm=name).run_code(code, TEXTS, env={"ONE": "".join(TEXTS)})
+    assert result.stdout.decode() == "|".join(["\N{GRINNING FACE}", *TEXTS, "".join(TEXTS)])
+
+
+def test_a_letter_is_whole_blocks() -> None:
+    for length in (*range(3900, 4200), 100_000, 2_000_000):
+        sent = letter("x" * length, [], ["A=1"], "/")
+        size, text = sent.split(b"\n", 1)
+        assert (len(sent) % BLOCK_BYTES, int(size)) == (0, len(text))
+        assert json.loads(text)["code"] == "x" * length
+
+
+@pytest.mark.parametrize("warm", ["python3", "node"])
+def test_letters_of_any_length_and_an_input(make: Make, warm: str) -> None:
+    """One that ends with its block, one of a byte more, and what comes after is the input."""
+    code = {"python3": "print(input())", "node": "process.stdin.pipe(process.stdout)"}[warm]
+    remark = {"python3": "#", "node": "//"}[warm]
+    pool = make(2, warm=warm)
+    for length in (0, 3000, BLOCK_BYTES, 20_000):
+        result = pool.run_code(f"{code} {remark}{'x' * length}", input=b"the input\n")
+        assert result.stdout == b"the input\n"
 
 
 def test_large_code_and_input(warm: ocisbx.Pool) -> None:
@@ -263,6 +310,7 @@ def test_code_and_commands_are_different_pools(make: Make, warm: ocisbx.Pool) ->
         warm.run(["true"])
     with pytest.raises(ConfigError, match="no interpreter"):
         make().run_code("1")
-    code: Any = b"1"
-    with pytest.raises(ConfigError, match="text"):
-        warm.run_code(code)
+    codes: Any = (b"1", "print('\udc80')", "1\0")
+    for code in codes:
+        with pytest.raises(ConfigError, match="code"):
+            warm.run_code(code)
