@@ -177,12 +177,13 @@ void end_others(struct init *init)
 {
 	unsigned long end_ns;
 
-	/* All orphans are our children: without any there is nobody, as after most payloads. */
+	/* Also whom a runtime has sent in (exec), who is nobody's child here. */
+	SYS2(kill, -1, SIGKILL);
+	/* Orphans are our children: most payloads leave none. */
 	if (!reap(&init->reaper))
 		return;
 	if (init->driven)
 		SYS4(epoll_ctl, init->events, EPOLL_CTL_DEL, OSBX_REPORT_FD, 0);
-	SYS2(kill, -1, SIGKILL);
 	end_ns = patience_end();
 	while (reap(&init->reaper) && wait_until(init, end_ns))
 		next_signal(init);

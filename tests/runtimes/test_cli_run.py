@@ -30,7 +30,7 @@ HEAVY = frozenset({
 OURS = frozenset({
     "audit", "backends", "backends.base", "backends.channel", "backends.driven", "backends.endings",
     "backends.execution", "backends.gc",
-    "backends.names", "backends.oci", "backends.placeholders", "backends.stdio",
+    "backends.names", "backends.oci", "backends.placeholders", "backends.spares", "backends.stdio",
     "backends.wishes", "bundle",
     "bundle.covers", "bundle.directory", "bundle.owner", "bundle.record", "bundle.view", "calls",
     "capture",
@@ -41,7 +41,8 @@ OURS = frozenset({
     "placeholder", "places",
     "plan", "plans", "probe", "probe.cgroups", "probe.mounted", "probe.processes", "quantities",
     "quirks", "result", "runtime",
-    "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed", "values", "version",
+    "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed", "runtime.starting",
+    "values", "version",
 })  # fmt: skip
 IMPORTS = """\
 import atexit, os, sys
