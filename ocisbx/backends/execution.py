@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     Spent = tuple[int, int]
 
     from ocisbx.backends.base import Call
-    from ocisbx.backends.channel import InitChannel
     from ocisbx.backends.stdio import PayloadStdio
     from ocisbx.bundle.directory import BundleDirectory
     from ocisbx.cgroup.box import Box, Used
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
     from ocisbx.runtime.client import RuntimeClient
-    from ocisbx.runtime.starting import Starting
 
 # A runtime's exit status for a process 1 that SIGKILL ended.
 KILLED = 137
@@ -57,21 +54,18 @@ class OciExecution(Driven):
         client: RuntimeClient,
         stdio: PayloadStdio,
         box: Box | None = None,
+        checks: Sequence[Callable[[int], str]] = (),
     ) -> None:
-        """`box`: the container's cgroup, where it has one."""
+        """`box`: the container's cgroup, where it has one. `checks`: each says what is wrong with
+        the container of this init, before the payload runs; empty: nothing."""
         super().__init__(container_id, plan, call, stdio)
         self.box = box
         self.bundle_path = bundle.path
-        self._checks: Sequence[Callable[[int], str]] = ()
+        self._checks = checks
         self._bundle = bundle
         self._client = client
         # What the runtime prints: in memory, since it is nearly always nothing.
         self._printed = os.memfd_create("runtime", os.MFD_CLOEXEC)
-        self._starting: Starting | None = None
-        # What is needed until the runtime has it.
-        self._lent = contextlib.ExitStack()
-        # What is done as soon as nothing runs in the container any more.
-        self.when_dead: Callable[[], None] = lambda: None
         self._child: Child | None = None
         self._patience = Patience(call.start_timeout_s)
         # It has no command of its own (yet).
@@ -83,36 +77,26 @@ class OciExecution(Driven):
         # What its cgroup counted to the end.
         self._used: Used | None = None
 
-    def prepare(self) -> None:
-        """Begin the runtime's start, for which its bundle is not needed yet. Raises RuntimeMissing:
-        its binary cannot be started."""
-        stdio, socket = self._handed()
-        self._starting = self._client.begin_run(
-            self.id,
-            self._bundle.path,
-            stdio=stdio,
-            socket=socket,
-            cgroup=self._entered,
-            console=self._console_address,
-        )
+    def start(self) -> None:
+        """Start the runtime; what it prints goes to the bundle, never into the payload's streams.
 
-    def _handed(self) -> tuple[dict[int, int], int | None]:
-        """Our descriptors for the runtime's stdio, and for the init's socket."""
+        Raises:
+            RuntimeMissing: its binary cannot be started.
+        """
+        theirs = self._init.connect()
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        self._lent.callback(os.close, null)
-        theirs = self._lent.enter_context(self._init.connect())
-        return {0: null, 1: self._printed, 2: self._printed}, theirs.fileno()
-
-    def start(self, checks: Sequence[Callable[[int], str]] = ()) -> None:
-        """Start what was prepared. `checks`: each says what is wrong with the container of this
-        init, before the payload runs; empty: nothing. Errors as those of `prepare`."""
-        assert self._starting is not None
-        self._checks = checks
-        with self._lent:
-            self._child = self._starting.go()
-        self._on_start()
-
-    def _on_start(self) -> None:
+        try:
+            self._child = self._client.spawn_run(
+                self.id,
+                self._bundle.path,
+                stdio={0: null, 1: self._printed, 2: self._printed},
+                socket=theirs.fileno(),
+                cgroup=self._entered,
+                console=self._console_address,
+            )
+        finally:
+            theirs.close()
+            os.close(null)
         self._timeout_at = time.monotonic() + self._patience.limit_s
         self._tell(Step.RUNTIME_STARTED)
 
@@ -170,14 +154,28 @@ class OciExecution(Driven):
         return self._started
 
     @property
+    def init_socket(self) -> int:
+        """Where the container takes orders, to be given away with it."""
+        return self._init.fileno()
+
+    def share_init(self) -> int:
+        """Where the container takes orders, for others. Raises OSError: it has ended."""
+        return self._init.share()
+
+    @property
     def runtime_pid(self) -> int:
         assert self._child is not None
         return self._child.pid
 
     @property
-    def init(self) -> InitChannel:
-        """Where process 1 of the container is heard, and takes orders."""
-        return self._init
+    def init_pid(self) -> int:
+        """Process 1 of the container, as we number it; 0 where none is told (yet)."""
+        return self._init.pid
+
+    @property
+    def init_handle(self) -> int:
+        """A pidfd of process 1; negative where there is none."""
+        return self._init.handle
 
     @property
     def _entered(self) -> str | None:
@@ -208,9 +206,6 @@ class OciExecution(Driven):
         if self.verdict is None:
             # Callbacks and sinks of the caller's have no say any more.
             self.stdio.close()
-            if self._child is None and self._starting is not None:
-                self._starting.abandon()
-            self._lent.close()
             if self._waits:
                 # Where nothing runs a hang-up is enough.
                 self.let_go()
@@ -326,11 +321,9 @@ class OciExecution(Driven):
         if not self._waits:
             self._cleanup_at = time.monotonic() + CLEANUP_S
         super()._on_report(report)
-        # All but the init has ended, and the runtime takes its time to.
         if self.box is not None and not self._client.quirks.user_kernel:
+            # All but the init has ended, and the runtime takes its time to.
             self._used = self.box.used()
-        if not self._waits:
-            self.when_dead()
 
     def _let_go(self) -> None:
         # What waited for its command is let go when the caller has its result.

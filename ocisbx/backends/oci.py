@@ -64,55 +64,46 @@ class OciBackend:
 def set_up(stack: contextlib.ExitStack, plan: Plan, call: Call) -> OciExecution:
     """Start a container whose end, and whatever is left then, is the stack's. Errors as those of
     `OciBackend.launch`."""
-    started = time.monotonic()
     container_id = call.id or new_id()
     bundle = BundleDirectory(f"{find_places().bundles}/{container_id}")
     client = client_for(plan, bundle)
-    box = _claim(stack, plan, call, bundle, client)
-    names = stack.enter_context(contextlib.ExitStack())
-    execution: OciExecution
-    stdio_type, execution_type = types_for(plan, client)
-    stdio = stdio_type(plan, call, bundle.path, lambda: execution.end_now(Reason.OUTPUT))
-    execution = execution_type(
-        container_id, plan, call, bundle=bundle, client=client, stdio=stdio, box=box
-    )
-    stack.callback(_delete, client, container_id, call)
-    stack.callback(execution.close)
-    execution.clock.started = started
-    execution.when_dead = names.close
-    execution.prepare()
-    # While the runtime's namespaces are made.
-    names.enter_context(hold(plan.placeholders))
-    # Nowhere, for a runtime that insists on a place.
-    place = f"/{cgroup_name(container_id)}" if box is None else box.inner
-    root = _fill_bundle(bundle, plan, call, client, place)
-    execution.clock.bundle_made = time.monotonic()
-    if call.on_step is not None:
-        call.on_step(Step.BUNDLE_MADE)
-    execution.start(_checks(plan, client, bundle.path, root))
-    return execution
-
-
-def _claim(
-    stack: contextlib.ExitStack,
-    plan: Plan,
-    call: Call,
-    bundle: BundleDirectory,
-    client: RuntimeClient,
-) -> Box | None:
-    """Make what tells others that the container is: its bundle, its cgroup, its name."""
-    container_id = os.path.basename(bundle.path)
+    started = time.monotonic()
     box = None if plan.cgroup is None else box_for(plan.cgroup, container_id)
     mode = 0o711 if plan.owner is not None else 0o700
-    bundle.create(mode, owner_record(container_id, plan, call, "" if box is None else box.path))
+    owner = owner_record(container_id, plan, call, "" if box is None else box.path)
+    bundle.create(mode, owner)
     stack.callback(_remove, bundle)
     if box is not None:
         stack.callback(_empty, box)
         box.make(with_inner=client.quirks.enters_cgroup)
+    stack.enter_context(hold(plan.placeholders))
+    # Nowhere, for a runtime that insists on a place.
+    place = f"/{cgroup_name(container_id)}" if box is None else box.inner
+    root = _fill_bundle(bundle, plan, call, client, place)
     if call.name is not None and call.id is None:
         claim_name(call.name, container_id)
         stack.callback(release_name, call.name, container_id)
-    return box
+    execution: OciExecution
+    stdio_type, execution_type = types_for(plan, client)
+    stdio = stdio_type(plan, call, bundle.path, lambda: execution.end_now(Reason.OUTPUT))
+    execution = execution_type(
+        container_id,
+        plan,
+        call,
+        bundle=bundle,
+        client=client,
+        stdio=stdio,
+        box=box,
+        checks=_checks(plan, client, bundle.path, root),
+    )
+    stack.callback(_delete, client, container_id, call)
+    stack.callback(execution.close)
+    execution.clock.started = started
+    execution.clock.bundle_made = time.monotonic()
+    if call.on_step is not None:
+        call.on_step(Step.BUNDLE_MADE)
+    execution.start()
+    return execution
 
 
 def _fill_bundle(

@@ -224,10 +224,10 @@ class TerminalExecution(OnTerminal, OciExecution):
     _console: ConsoleSocket | None = None
     _terminal_wrong = ""
 
-    def prepare(self) -> None:
+    def start(self) -> None:
         """As OciExecution's. Raises TerminalError: there is no place for the console socket."""
         self._console = ConsoleSocket(self._bundle.path)
-        super().prepare()
+        super().start()
 
     def close(self) -> None:
         """As OciExecution's."""

@@ -24,17 +24,25 @@ RETRY_S = 0.05
 class UnreportedExecution(OciExecution):
     """As OciExecution; the init runs the payload at once and forwards signals to it."""
 
-    def _handed(self) -> tuple[dict[int, int], int | None]:
-        """The payload's own descriptors."""
+    def start(self) -> None:
+        """Start the runtime with the payload's own descriptors. Errors as OciExecution's."""
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         stdio = self.stdio
-        assert stdio.stdout is not None
-        stdin, stderr = stdio.stdin, stdio.stderr
-        if stdin is None:
-            stdin = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-            self._lent.callback(os.close, stdin)
-        return {0: stdin, 1: stdio.stdout, 2: stdio.stdout if stderr is None else stderr}, None
-
-    def _on_start(self) -> None:
+        try:
+            assert stdio.stdout is not None
+            self._child = self._client.spawn_run(
+                self.id,
+                self._bundle.path,
+                stdio={
+                    0: null if stdio.stdin is None else stdio.stdin,
+                    1: stdio.stdout,
+                    2: stdio.stdout if stdio.stderr is None else stdio.stderr,
+                },
+                socket=None,
+                cgroup=self._entered,
+            )
+        finally:
+            os.close(null)
         self._signals_sent = 0
         self._held: list[tuple[int, Target]] = []
         self._retry_at: float | None = None
@@ -43,7 +51,7 @@ class UnreportedExecution(OciExecution):
         self.clock.payload_started = time.monotonic()
         limit_s = self._plan.timeout_s
         self._timeout_at = None if limit_s is None else time.monotonic() + limit_s
-        self.stdio.release()
+        stdio.release()
         for step in (Step.RUNTIME_STARTED, Step.CREATED, Step.RUNNING):
             self._tell(step)
 

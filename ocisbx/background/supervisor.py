@@ -298,7 +298,7 @@ class Supervision:
             box = self._execution.box
             cgroup = "" if box is None else box.path
             try:
-                orders = self._execution.init.share()
+                orders = self._execution.share_init()
             except ConnectionError:
                 answer({"error": error_document(self._refusal("has ended"))})
                 return

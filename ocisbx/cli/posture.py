@@ -80,7 +80,7 @@ def observed(plan: Plan, call: Call, hold: Hold) -> tuple[Call, Hold]:
         (execution,) = held
         about = about_plan(plan, execution.id)
         try:
-            seen = observe_running(plan, execution.bundle_path, execution.init.pid)
+            seen = observe_running(plan, execution.bundle_path, execution.init_pid)
             text = render(seen.posture(), about).rstrip("\n")
         except (OcisbxError, OSError) as error:
             text = printable(f"ocisbx: note: the posture cannot be told: {error}")

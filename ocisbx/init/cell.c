@@ -1,6 +1,6 @@
 /* ocisbx-cell: starts a runtime in private namespaces, so that nothing of the host is altered.
  *
- *     ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] [-b] -- /ABS/RUNTIME [ARG...]
+ *     ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] -- /ABS/RUNTIME [ARG...]
  *     ocisbx-cell -l PID
  *     ocisbx-cell -w DEST
  *
@@ -22,13 +22,11 @@
  *     mounted. Exit code 3: the process has ended.
  * -k  descriptor 3 is kept too; all above 2 (3) are marked close-on-exec, not closed, so that a
  *     runtime named /proc/self/fd/N can still be executed.
- * -b  the runtime is started when a byte comes from descriptor 5, and never where that ends without.
  */
 #include "cell.h"
 #include "start.h"
 #include "text.h"
 
-#define GATE_FD 5
 #define NS_GET_PARENT 0xb702 /* ioctl_nsfs(2) */
 
 #define KEYCTL_JOIN_SESSION_KEYRING 1
@@ -59,7 +57,7 @@ static const char *value(char **argument, const char *usage)
 
 static struct options parse(char **argv)
 {
-	static const char usage[] = "usage: ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] [-b] -- /ABS/RUNTIME [ARG...]"
+	static const char usage[] = "usage: ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] -- /ABS/RUNTIME [ARG...]"
 		" | -l PID | -w DEST";
 	struct options options = { .user = 0 };
 
@@ -73,7 +71,6 @@ static struct options parse(char **argv)
 		case 'm': options.mount = 1; break;
 		case 's': options.session = 1; break;
 		case 'k': options.keep = 1; break;
-		case 'b': options.bidden = 1; break;
 		case 'j': options.joined = value(++argv, usage); break;
 		case 'l': options.looped = value(++argv, usage); break;
 		case 'w': options.workspace = value(++argv, usage); break;
@@ -189,18 +186,6 @@ static void arrange_mounts(void)
 		check("cgroup2 on /sys/fs/cgroup", mounted);
 }
 
-static void wait_for_bidding(void)
-{
-	char byte;
-	long got;
-
-	do
-		got = SYS3(read, GATE_FD, &byte, 1);
-	while (got == -EINTR);
-	if (got != 1)
-		sys_exit(EXIT_FAILED);
-}
-
 int program(int argc, char **argv, char **envp)
 {
 	struct options options = parse(argv);
@@ -230,8 +215,6 @@ int program(int argc, char **argv, char **envp)
 		map_ids(uid, gid);
 	if (options.mount)
 		arrange_mounts();
-	if (options.bidden)
-		wait_for_bidding();
 	sys_cloexec_from(options.keep ? 4 : 3);
 	fail(options.argv[0], SYS3(execve, options.argv[0], options.argv, envp));
 }

@@ -12,7 +12,6 @@ struct options {
 	int mount;
 	int session;
 	int keep;
-	int bidden;
 	const char *joined;
 	const char *looped;
 	const char *workspace;

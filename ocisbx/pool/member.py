@@ -95,8 +95,8 @@ class Member:
             if warm is not None:
                 stack.callback(self._close_ends)
                 self._warm_up(warm, START_TIMEOUT_S if start_timeout_s is None else start_timeout_s)
-            if workspaces is not None and self.execution.init.handle >= 0:
-                self._mounter = Mounter(self.execution.init.handle)
+            if workspaces is not None and self.execution.init_handle >= 0:
+                self._mounter = Mounter(self.execution.init_handle)
                 stack.callback(self._mounter.close)
             self._looks = self._open_looks(stack)
             self._stack = stack.pop_all()
@@ -153,7 +153,7 @@ class Member:
         looks: list[Look] = []
         paths: list[tuple[str, Callable[[bytes], bool]]] = [
             (f"/proc/{pid}/stat", is_still)
-            for pid in {execution.runtime_pid, execution.init.pid, *self._warm_pids()} - {0}
+            for pid in {execution.runtime_pid, execution.init_pid, *self._warm_pids()} - {0}
         ]
         if execution.box is not None:
             paths.append((f"{execution.box.path}/cgroup.events", is_frozen))
@@ -167,7 +167,7 @@ class Member:
 
     def _warm_pids(self) -> list[int]:
         """What runs in it ahead; nothing where its kernel is its own."""
-        pid = self.execution.init.pid
+        pid = self.execution.init_pid
         if self._ends is None or not pid:
             return []
         return children(pid)

@@ -114,7 +114,7 @@ class Server:
         # Of a workspace's own plan there is a file for each loan.
         file = self._file_of(plan) if plan is member.plan else _in_memory(plan)
         try:
-            descriptors = [execution.init.fileno(), file]
+            descriptors = [execution.init_socket, file]
             socket.send_fds(connection, [json.dumps(offer).encode()], descriptors)
         finally:
             if plan is not member.plan:

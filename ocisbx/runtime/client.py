@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx import command
 from ocisbx.errors import InvalidState, RuntimeFailed, RuntimeMissing
 from ocisbx.init import cell_path
 from ocisbx.runtime.sealed import sealed_copy
-from ocisbx.runtime.starting import GATE_FD, Starting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +73,7 @@ class RuntimeClient(NamedTuple):
             handed += ["--console-socket", console]
         return self.argv("run", *handed, "--bundle", bundle, container_id)
 
-    def begin_run(
+    def spawn_run(
         self,
         container_id: str,
         bundle: str,
@@ -84,44 +82,36 @@ class RuntimeClient(NamedTuple):
         socket: int | None,
         cgroup: str | None = None,
         console: str | None = None,
-    ) -> Starting:
-        """Begin `run`: where the runtime needs a cell, that is entered while its bundle is filled.
-        `stdio` and `socket` are our descriptors for the runtime, `cgroup` is the directory of the
-        one that it shall run in itself, `console` the socket to which it sends the container's
-        terminal.
+    ) -> command.Child:
+        """Start `run`; `stdio` and `socket` are our descriptors for the runtime, `cgroup` is the
+        directory of the one that it shall run in itself, `console` the socket to which it sends the
+        container's terminal.
 
         Raises:
-            RuntimeMissing: the binary is gone or cannot be executed; also by `Starting.go`.
+            RuntimeMissing: the binary is gone or cannot be executed.
         """
         argv = self.run_args(container_id, bundle, socket=socket is not None, console=console)
-        options = self._cell_options(bundle)
-        options += [] if cgroup is None else ["-g", cgroup]
-        options += ["-k"] if options and socket is not None else []
         descriptors = dict(stdio)
         if socket is not None:
             descriptors[SOCKET_FD] = socket
-        return Starting(partial(self._spawn, argv, options, descriptors), ahead=bool(options))
-
-    def _spawn(
-        self,
-        argv: Sequence[str],
-        cell_options: Sequence[str],
-        descriptors: Mapping[int, int],
-        gate: int | None,
-    ) -> command.Child:
-        given, executable, shown = dict(descriptors), self.path, list(argv)
+        executable = self.path
         try:
             if self.sealed and (copy := sealed_copy(self.path)) is not None:
-                given[SEALED_FD] = copy
+                descriptors[SEALED_FD] = copy
                 executable = f"/proc/self/fd/{SEALED_FD}"
-            if gate is not None:
-                given[GATE_FD] = gate
-                # execve names the file, argv[0] the runtime: the cell has only the first.
-                shown = [cell_path(), *cell_options, "-b", "--", executable, *argv[1:]]
-                executable = shown[0]
-            return command.spawn(
-                shown, descriptors=given, executable=executable, environment=self.environment
-            )
+            options = self._cell_options(bundle)
+            options += [] if cgroup is None else ["-g", cgroup]
+            if not options:
+                return command.spawn(
+                    argv,
+                    descriptors=descriptors,
+                    executable=executable,
+                    environment=self.environment,
+                )
+            options += [] if socket is None else ["-k"]
+            # execve names the file, argv[0] the runtime: the cell has only the first.
+            cell = [cell_path(), *options, "--", executable, *argv[1:]]
+            return command.spawn(cell, descriptors=descriptors, environment=self.environment)
         except OSError as error:
             raise RuntimeMissing(
                 f"runtime {self.path} cannot be started",

@@ -35,7 +35,7 @@ def full(pool: ocisbx.Pool, count: int) -> list[Member]:
 
 def process_of(member: Member) -> int:
     """Process 1 where it is one of the host's, else the runtime."""
-    return member.execution.init.pid or member.execution.runtime_pid
+    return member.execution.init_pid or member.execution.runtime_pid
 
 
 @pytest.mark.parametrize("who", ["init", "runtime"])

@@ -207,7 +207,7 @@ def test_a_swap_that_never_ends(box: Box, pool: ocisbx.Pool) -> None:
 def test_a_member_that_ends_before_the_mount(box: Box, pool: ocisbx.Pool) -> None:
     ours = directory(box, "ours")
     with between(pool, ours) as (member, given):
-        os.kill(member.execution.init.pid, signal.SIGKILL)
-        assert eventually(lambda: state(member.execution.init.pid) in ("", "Z"))
+        os.kill(member.execution.init_pid, signal.SIGKILL)
+        assert eventually(lambda: state(member.execution.init_pid) in ("", "Z"))
         assert not member.mount(given)
     assert text(pool, "echo fine", ours) == "fine\n"

@@ -41,8 +41,7 @@ OURS = frozenset({
     "placeholder", "places",
     "plan", "plans", "probe", "probe.cgroups", "probe.mounted", "probe.processes", "quantities",
     "quirks", "result", "runtime",
-    "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed", "runtime.starting",
-    "values", "version",
+    "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed", "values", "version",
 })  # fmt: skip
 IMPORTS = """\
 import atexit, os, sys

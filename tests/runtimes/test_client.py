@@ -135,4 +135,4 @@ def test_a_runtime_that_is_gone(made: tuple[RuntimeClient, str, str]) -> None:
     client, container_id, bundle = made
     gone = client._replace(path=client.path + "-gone", sealed=False, cell="none")
     with pytest.raises(RuntimeMissing, match="cannot be started"):
-        gone.begin_run(container_id, bundle, stdio={}, socket=None).go()
+        gone.spawn_run(container_id, bundle, stdio={}, socket=None)

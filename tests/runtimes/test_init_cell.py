@@ -16,7 +16,7 @@ pytestmark = pytest.mark.runtime
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 USAGE = (
-    "ocisbx-cell: usage: ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] [-b] -- "
+    "ocisbx-cell: usage: ocisbx-cell [-u | -j PID] [-m] [-s] [-g DIR] [-C DIR] [-k] -- "
     "/ABS/RUNTIME [ARG...] | -l PID | -w DEST\n"
 )
 # Where cgroup2 is mounted already, what is there is used.
@@ -173,33 +173,3 @@ def test_who_is_given_no_workspace_mounts_none() -> None:
 def test_the_environment_is_passed_on_unchanged() -> None:
     done = _cell("-u", "--", "/usr/bin/env", env={"A": "1", "B": "x=y"})
     assert done.stdout.splitlines() == ["A=1", "B=x=y"]
-
-
-@pytest.mark.parametrize(("bidding", "expected"), [(b"x", ("started\n", 0)), (b"", ("", 125))])
-def test_a_runtime_is_started_when_it_is_bidden(bidding: bytes, expected: tuple[str, int]) -> None:
-    """And not because its driver has ended."""
-    waits, ours = os.pipe()
-    script = f'exec "$@" 5<&{waits} {waits}<&-'
-    cell = [
-        cell_path(),
-        "-u",
-        "-m",
-        "-b",
-        "--",
-        "/bin/sh",
-        "-c",
-        "[ ! -e /dev/fd/5 ] && echo started",
-    ]
-    with subprocess.Popen(
-        ["/bin/bash", "-c", script, "bash", *cell],
-        stdout=subprocess.PIPE,
-        pass_fds=[waits],
-        text=True,
-    ) as child:
-        os.close(waits)
-        with pytest.raises(subprocess.TimeoutExpired):
-            child.wait(0.2)
-        os.write(ours, bidding)
-        os.close(ours)
-        printed, _ = child.communicate(timeout=20)
-    assert (printed, child.returncode) == expected

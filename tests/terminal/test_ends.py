@@ -94,7 +94,7 @@ def test_an_output_limit_holds(box: Box) -> None:
 def test_a_container_that_is_killed_is_an_end(box: Box) -> None:
     with box.sandbox().spawn(["sh", "-c", "echo up; sleep 60"]) as terminal:
         until(terminal, "up\r\n")
-        pid = terminal.raw._program._execution.init.pid  # type: ignore[attr-defined]
+        pid = terminal.raw._program._execution.init_pid  # type: ignore[attr-defined]
         os.kill(pid, signal.SIGKILL)
         assert terminal.read(timeout_s=20) == ""
         result = terminal.wait(20)
