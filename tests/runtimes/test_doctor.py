@@ -37,7 +37,9 @@ REPORT = (
 )
 
 
-AS_ROOT = ("unshare", "-Ur", "-m", "sh", "-ec", '{}\nexec "$@"', "sh")
+# Root's places have to be open to mapped ids, and pytest's directories are not.
+AS_ROOT = ("unshare", "-Ur", "-m", "sh", "-ec",
+           'mount -t tmpfs t /mnt; export XDG_RUNTIME_DIR=/mnt\n{}\nexec "$@"', "sh")  # fmt: skip
 AS_USER = ("unshare", "-U", "-m", "--map-current-user", "--keep-caps", "sh", "-ec",
            '{}\nexec setpriv --inh-caps=-all --ambient-caps=-all "$@"', "sh")  # fmt: skip
 
