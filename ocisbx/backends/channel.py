@@ -146,10 +146,12 @@ class InitChannel:
         assert self._socket is not None
         if self._orders is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._orders = ours
-            ours.settimeout(0)
-            with theirs:
+            with theirs, contextlib.ExitStack() as unused:
+                unused.enter_context(ours)
+                ours.settimeout(0)
                 wire.send_listen(self._socket, theirs.fileno())
+                unused.pop_all()
+            self._orders = ours
         return self._orders.fileno()
 
     def end_sending(self) -> None:

@@ -81,6 +81,14 @@ class Mounter:
         Raises:
             OcisbxError: it cannot be started.
         """
+        try:
+            self._start(container)
+        except OSError as error:
+            raise RuntimeFailed(
+                "what gives a container its workspace cannot be started", why=str(error)
+            ) from error
+
+    def _start(self, container: int) -> None:
         self.covers = os.fsencode(f"{shared_covers()[COVERS]}/")
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         _mounters.add(self)

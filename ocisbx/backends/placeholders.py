@@ -17,7 +17,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from ocisbx.backends.spares import Spares
+from ocisbx.backends.spares import Spares, home_of
 from ocisbx.errors import OcisbxError
 from ocisbx.places import ensure, find_places, locked, trusted
 from ocisbx.values import show
@@ -59,9 +59,8 @@ class Register(NamedTuple):
 
     def write(self, new: Sequence[Made]) -> None:
         data = json.dumps({"parent": self.parent, "made": [*self.known, *new]}).encode()
-        os.pwrite(self.descriptor, data, 0)
-        if os.fstat(self.descriptor).st_size > len(data):
-            os.ftruncate(self.descriptor, len(data))
+        # In one write: what is read in between is whole. Blanks behind JSON mean nothing.
+        os.pwrite(self.descriptor, data.ljust(os.fstat(self.descriptor).st_size), 0)
 
 
 def registers() -> str:
@@ -112,8 +111,7 @@ def _enter(parent: str, wanted: Sequence[Placeholder], area: Area) -> tuple[int,
     directory = register = -1
     try:
         directory = _open_parent(parent)
-        info = os.fstat(directory)
-        path = f"{area.registers}/{info.st_dev:x}-{info.st_ino:x}"
+        path = f"{area.registers}/{home_of(directory)}"
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         register = os.open(path, flags, 0o600)
         fcntl.flock(register, fcntl.LOCK_SH)
@@ -174,13 +172,14 @@ def _make_all(
     directory: int, register: Register, wanted: Sequence[Placeholder], area: Area
 ) -> None:
     """The register always names them first."""
+    home, spares = home_of(directory), area.spares
     made = [
-        Made(os.path.basename(one.path), one.content, area.spares.choose(one.content))
+        Made(os.path.basename(one.path), one.content, spares.choose(home, one.content))
         for one in wanted
     ]
     register.write(made)
     for number, (one, intent) in enumerate(zip(wanted, made, strict=True)):
-        if intent.inode and area.spares.put(intent.inode, intent.content, directory, intent.name):
+        if intent.inode and spares.put(home, intent.inode, intent.content, directory, intent.name):
             area.note(one.path)
         else:
             made[number] = intent._replace(inode=0)
@@ -214,22 +213,22 @@ def _remove_if_last(directory: int, register: int, area: Area) -> None:
     except BlockingIOError:
         return
     _remove_all(directory, register, area.spares)
-    info = os.fstat(directory)
-    os.unlink(f"{area.registers}/{info.st_dev:x}-{info.st_ino:x}")
+    os.unlink(f"{area.registers}/{home_of(directory)}")
 
 
 def _remove_all(directory: int, register: int, spares: Spares) -> None:
+    home = home_of(directory)
     for one in _read(register):
         with contextlib.suppress(OSError):
-            _remove(directory, one, spares)
+            _remove(directory, one, spares, home)
 
 
-def _remove(directory: int, made: Made, spares: Spares) -> None:
+def _remove(directory: int, made: Made, spares: Spares, home: str) -> None:
     """Take it away where it is still what we made; an empty directory of another inode is not."""
     info = os.stat(made.name, dir_fd=directory, follow_symlinks=False)
     if made.inode not in (0, info.st_ino) or stat.S_ISDIR(info.st_mode) != (not made.content):
         return
-    if made.inode and spares.give_back(made.inode, made.content, directory, made.name):
+    if made.inode and spares.give_back(home, made.inode, made.content, directory, made.name):
         return
     if not made.content:
         os.rmdir(made.name, dir_fd=directory)
@@ -264,8 +263,7 @@ def _forget(path: str) -> None:
             parent = str(json.loads(os.pread(register, READ_LIMIT_BYTES, 0))["parent"])
             directory = _open_parent(parent)
             try:
-                info = os.fstat(directory)
-                if os.path.basename(path) == f"{info.st_dev:x}-{info.st_ino:x}":
+                if os.path.basename(path) == home_of(directory):
                     _remove_all(directory, register, Spares())
             finally:
                 os.close(directory)

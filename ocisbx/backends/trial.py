@@ -7,6 +7,7 @@ runtime, kernel and boot.
 
 from __future__ import annotations
 
+import os
 import time
 from functools import partial
 from types import MappingProxyType
@@ -19,9 +20,10 @@ from ocisbx.config import Runtime, SandboxConfig
 from ocisbx.container.merge import merge_preset
 from ocisbx.container.resolve import resolve
 from ocisbx.container.select import platforms
-from ocisbx.errors import BundleError, CgroupError, OcisbxError
+from ocisbx.errors import CgroupError, OcisbxError
 from ocisbx.init.selftest import ARGV, SelfTest, parse_self_test
 from ocisbx.outcome import Failure
+from ocisbx.places import find_places
 from ocisbx.probe.cgroups import doubted
 from ocisbx.probe.gather import gather
 from ocisbx.probe.remembered import TrialRecord, runtime_memory
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 TRIAL_TIMEOUT_S = 5.0
 # What a platform gets at least: a share is told in tenths of a second.
 SHORTEST_S = 0.1
+# A bundle, and what a runtime writes of its container, need less.
+ROOM_BYTES = 1 << 20
 # What it takes to say in whose words a start was given up.
 SETTLE_S = 0.5
 
@@ -143,12 +147,9 @@ class Trier:
             return TrialRecord("", "", 0.0, 0.0, {})
         started = time.monotonic()
         words, remedy, inside = "", "", None
-        lasting = True
         try:
             words, inside = self._run(runtime, platform, share_s())
         except OcisbxError as error:
-            # A full disk says nothing of the runtime.
-            lasting = not isinstance(error, BundleError)
             # "Ask the doctor" is no remedy for the doctor.
             words, remedy = str(error), "" if "ocisbx doctor" in error.remedy else error.remedy
         except OSError as error:
@@ -156,7 +157,8 @@ class Trier:
             words = str(error)
         seen = {} if inside is None else inside._asdict()
         made = TrialRecord(words, remedy, time.monotonic() - started, time.time(), seen)
-        if lasting:
+        # A full disk says nothing of the runtime.
+        if not words or _has_room():
             memory.put_trial(runtime.path, platform, made)
             memory.save()
         self._made[key] = made
@@ -202,6 +204,15 @@ class Trier:
             shown = captured.read()[-200:]
             return f"the self-test ended: {verdict.termination}, {shown!r}", None
         return "", parse_self_test(captured.read())
+
+
+def _has_room() -> bool:
+    """Whether a start that failed had room for what it writes."""
+    try:
+        info = os.statvfs(os.path.dirname(find_places().runtime))
+    except OSError:
+        return False
+    return info.f_bavail * info.f_frsize >= ROOM_BYTES and (info.f_favail > 0 or not info.f_files)
 
 
 def _tells(record: TrialRecord) -> bool:

@@ -180,7 +180,7 @@ class Orders:
             return True
         poller = select.poll()
         poller.register(self._orders, 0)
-        # The runtime holds the other end, too, and ends shortly after its container.
+        # Process 1 and its leaders hold the other end, and end with the container.
         return bool(poller.poll(SETTLE_S * 1000))
 
     def _start(self, plan: Plan, call: Call) -> SideExecution:

@@ -84,7 +84,8 @@ static void wait_for_order(struct init *init, struct packet *packet)
 		unsigned int sender;
 		int signo;
 
-		keep_leader(init, 1);
+		if (received != RECEIVED_PACKET)
+			keep_leader(init, !*init->launch.argv);
 		if (received == RECEIVED_PACKET) {
 			if (is_order(init, packet))
 				return;

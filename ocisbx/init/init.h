@@ -104,6 +104,8 @@ struct reaper {
 	int payload_status;
 	/* of process 1: the leader that waits for an order; 0: none does */
 	int leader;
+	/* how many have ended, one after the other, without saying that they have one */
+	int lost_leaders;
 	unsigned int signals;
 	unsigned long started_ns;
 	unsigned long ended_ns;
@@ -178,6 +180,8 @@ void *memcpy(void *to, const void *from, unsigned long count);
 int listen_there(struct init *init, const struct packet *packet);
 /* Sees to it that orders are taken; `ahead`: by a leader that is there before the order. */
 void keep_leader(struct init *init, int ahead);
+/* No more orders: nobody is left to take them. */
+void stop_listening(struct init *init);
 
 /* init_relay.c: from now on what goes through the terminal goes through the driver's socket. */
 void relay_between(struct init *init, int controller, int socket);

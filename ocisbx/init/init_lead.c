@@ -58,7 +58,7 @@ static void say_taken(struct init *init)
 
 _Noreturn static void lead(struct init *init, struct packet *packet, const struct run_fds *fds)
 {
-	int failed, on_terminal = !!(packet->run.flags & OSBX_GO_TERMINAL);
+	int failed;
 
 	/* From here on process 1's socket is out of reach. */
 	if (SYS3(dup3, fds->channel, OSBX_REPORT_FD, O_CLOEXEC) < 0 || !report_socket_given())
@@ -66,16 +66,11 @@ _Noreturn static void lead(struct init *init, struct packet *packet, const struc
 	watch(init);
 	if (!run_prepare(&init->launch, packet, fds->store))
 		abandon(init, RECEIVED_MALFORMED);
-	if (on_terminal) {
-		say_taken(init);
+	if (packet->run.flags & OSBX_GO_TERMINAL)
 		give_terminal(init, packet);
-	}
 	failed = start_command(init, packet);
 	if (failed)
 		sys_exit(failed);
-	/* Who takes the next order is made while the command runs. */
-	if (!on_terminal)
-		say_taken(init);
 	watch_payload(init);
 	relay_finish(init);
 	reap(&init->reaper);
@@ -107,6 +102,8 @@ _Noreturn static void take_order(struct init *init)
 	take_signals(init);
 	while (received == RECEIVED_NOTHING)
 		received = packet_receive(orders, 0, &packet);
+	/* Not when the command runs: its start may take long, or for ever. */
+	say_taken(init);
 	SYS1(close, orders);
 	while (next_signal(init))
 		;
@@ -148,10 +145,12 @@ static void replace_stopped(struct init *init)
 
 	if (SYS4(wait4, init->reaper.leader, &status, WNOHANG | WUNTRACED, 0) <= 0)
 		return;
-	if ((status & 0xff) == 0x7f)
+	if ((status & 0xff) == 0x7f) {
 		SYS2(kill, init->reaper.leader, SIGKILL);
-	else
+	} else {
 		init->reaper.leader = 0;
+		init->reaper.lost_leaders++;
+	}
 }
 
 static void watch_orders(const struct init *init)
@@ -161,29 +160,50 @@ static void watch_orders(const struct init *init)
 	SYS4(epoll_ctl, init->events, EPOLL_CTL_MOD, init->orders, &wanted);
 }
 
+static void make_leader(struct init *init)
+{
+	struct init leader = *init;
+	long made = SYS5(clone, SIGCHLD, 0, 0, 0, 0);
+
+	if (made == 0)
+		take_order(&leader);
+	if (made > 0)
+		init->reaper.leader = (int)made;
+	else
+		init->reaper.lost_leaders++;
+}
+
+/* One that ends without an order is not made anew ahead of the next: a command may see to it that
+ * each ends at once (prlimit(2), as its ids are ours). Where two end so the order is refused. */
 void keep_leader(struct init *init, int ahead)
 {
-	int pid;
+	int pid, ordered;
 
 	if (!init->orders)
 		return;
 	while (SYS3(read, init->taken[0], &pid, sizeof pid) == sizeof pid)
 		if (pid == init->reaper.leader)
-			init->reaper.leader = 0;
+			init->reaper.leader = init->reaper.lost_leaders = 0;
 	if (init->reaper.leader)
 		replace_stopped(init);
-	if (!init->reaper.leader && (ahead || is_ordered(init))) {
-		struct init leader = *init;
-		long made = SYS5(clone, SIGCHLD, 0, 0, 0, 0);
-
-		if (made == 0)
-			take_order(&leader);
-		if (made < 0)
-			refuse_order(init, (unsigned int)-made);
-		else
-			init->reaper.leader = (int)made;
+	ordered = !init->reaper.leader && is_ordered(init);
+	if (ordered && init->reaper.lost_leaders > 1) {
+		refuse_order(init, EAGAIN);
+		init->reaper.lost_leaders = 1;
+	} else if (ordered || (ahead && !init->reaper.leader && !init->reaper.lost_leaders)) {
+		make_leader(init);
 	}
 	watch_orders(init);
+}
+
+void stop_listening(struct init *init)
+{
+	if (!init->orders)
+		return;
+	SYS4(epoll_ctl, init->events, EPOLL_CTL_DEL, init->orders, 0);
+	SYS4(epoll_ctl, init->events, EPOLL_CTL_DEL, init->taken[0], 0);
+	SYS1(close, init->orders);
+	init->orders = 0;
 }
 
 int listen_there(struct init *init, const struct packet *packet)

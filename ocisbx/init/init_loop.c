@@ -177,6 +177,7 @@ void end_others(struct init *init)
 {
 	unsigned long end_ns;
 
+	stop_listening(init);
 	/* Also whom a runtime has sent in (exec), who is nobody's child here. */
 	SYS2(kill, -1, SIGKILL);
 	/* Orphans are our children: most payloads leave none. */
@@ -200,6 +201,7 @@ void wait_for_end(struct init *init)
 
 	if (!init->driven)
 		return;
+	stop_listening(init);
 	SYS4(epoll_ctl, init->events, EPOLL_CTL_ADD, OSBX_REPORT_FD, &wanted);
 	do {
 		next_signal(init);

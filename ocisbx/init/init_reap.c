@@ -33,8 +33,10 @@ int reap(struct reaper *reaper)
 		if (pid <= 0)
 			return pid != -ECHILD;
 		usage_add(&reaper->total_usage, &usage);
-		if (pid == reaper->leader)
+		if (pid == reaper->leader) {
 			reaper->leader = 0;
+			reaper->lost_leaders++;
+		}
 		if (pid == reaper->payload && !reaper->payload_ended) {
 			reaper->ended_ns = now_ns();
 			reaper->payload_ended = 1;

@@ -7,8 +7,10 @@ import os
 import resource
 import signal
 import socket
+import time
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from ocisbx.init import protocol, wire
@@ -42,6 +44,11 @@ done
 """
 
 
+def signalled(number: signal.Signals) -> str:
+    """What signals those, and prints their pids."""
+    return WAITING.replace("echo $pid", f"{{ kill -{number:d} $pid; echo $pid; }}")
+
+
 def waiting(session: Container) -> list[int]:
     """Their pids inside."""
     return list(map(int, told(session, WAITING).split()))
@@ -71,19 +78,17 @@ def test_it_is_there_before_the_order_and_is_made_anew(session: Container) -> No
 def test_one_that_a_command_kills_or_stops_is_replaced(
     number: signal.Signals, session: Container
 ) -> None:
-    first = one_waits(session)
-    # The command that does it has another leader by then.
-    told(session, "echo makes a new one")
-    second = one_waits(session)
-    assert second != first
-    source = f"sleep 0.2; {WAITING.replace('echo', f'kill -{number:d}')}"
-    told(session, source)
+    one_waits(session)
+    # Another one than who leads the command that does it.
+    (waited,) = map(int, told(session, f"sleep 0.5; {signalled(number)}").split())
     assert told(session, "echo still taken") == b"still taken\n"
+    assert one_waits(session) != waited
 
 
 @every_runtime
 def test_what_it_is_sent_while_it_waits_is_not_the_next_commands(session: Container) -> None:
-    told(session, f"sleep 0.2; {WAITING.replace('echo', 'kill -TERM')}")
+    told_it = told(session, f"sleep 0.5; {signalled(signal.SIGTERM)}")
+    assert len(told_it.split()) == 1
     assert told(session, "sleep 0.2; echo not ended") == b"not ended\n"
 
 
@@ -107,6 +112,20 @@ def test_where_none_can_be_made_the_order_is_refused(session: Container) -> None
         assert wire.receive(side.sock) is None
     resource.prlimit(session.init_pid, resource.RLIMIT_NPROC, before)
     assert told(session, "echo again") == b"again\n"
+
+
+@one_native
+def test_leaders_that_all_end_at_once_are_not_made_without_end(session: Container) -> None:
+    """A command's ids are process 1's: it may take every descriptor of the next ones away."""
+    one_waits(session)
+    told(session, f"sleep 0.5; prlimit --pid 1 --nofile=3:3; {signalled(signal.SIGKILL)}")
+    init = psutil.Process(session.init_pid)
+    before = sum(init.cpu_times()[:4])
+    for _ in range(3):
+        with Side(session, shell("echo never")) as side:
+            assert wire.receive(side.sock) is None
+    time.sleep(0.5)
+    assert sum(init.cpu_times()[:4]) - before < 0.2
 
 
 @every_runtime

@@ -9,7 +9,7 @@ import pytest
 
 from ocisbx.backends.compile import WALKED_LIMIT
 from ocisbx.backends.placeholders import forget_placeholders, hold, registers
-from ocisbx.backends.spares import pool
+from ocisbx.backends.spares import MOST, pool
 from ocisbx.container.rules import Rule, Verb
 from ocisbx.errors import OcisbxError
 from ocisbx.host import Matches, PathKind
@@ -250,6 +250,40 @@ def test_spares_that_are_not_what_they_are_named(workspace: Path) -> None:
         (workspace / "a").rename(workspace / "b")
         (workspace / "a").mkdir()
     assert names(workspace) == ["a", "b"]
+
+
+def test_a_spare_goes_back_to_where_it_was_only(workspace: Path) -> None:
+    """A payload that may write in one of them may hold it open for longer than it is there."""
+    other = workspace.parent / "other"
+    other.mkdir()
+    texts = [Placeholder(f"{place}/f", ".") for place in (workspace, other)]
+    with hold(texts[:1]), open(workspace / "f", "r+") as held:
+        inode = os.fstat(held.fileno()).st_ino
+    with hold(texts[1:]):
+        assert (other / "f").stat().st_ino != inode
+    with hold(texts[:1]):
+        assert (workspace / "f").stat().st_ino == inode
+    for number in range(MOST):
+        (workspace.parent / f"{number}").mkdir()
+        with hold([Placeholder(f"{workspace.parent}/{number}/a")]):
+            pass
+    assert len(os.listdir(pool())) <= MOST
+
+
+def test_a_spare_of_two_names_after_a_kill(workspace: Path) -> None:
+    """It came between link(2) and unlink(2)."""
+    wanted = [Placeholder(f"{workspace}/f", ".")]
+    with hold(wanted):
+        inode = (workspace / "f").stat().st_ino
+        os.link(workspace / "f", f"{pool()}/{home_of_path(workspace)} . {inode}")
+    assert names(workspace) == []
+    (spare,) = os.scandir(pool())
+    assert spare.stat().st_nlink == 1
+
+
+def home_of_path(path: Path) -> str:
+    info = path.stat()
+    return f"{info.st_dev:x}-{info.st_ino:x}"
 
 
 def test_the_last_one_removes_what_all_of_them_made(workspace: Path) -> None:
