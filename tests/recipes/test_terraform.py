@@ -80,7 +80,7 @@ def asked(cookbook: Cookbook, words: list[str]) -> str | None:
     """What the console says. Of one time in ten OpenTofu 1.10 says "(known after apply)" there of
     what stands in its state."""
     told = None
-    for _ in range(6):
+    for _ in range(20):
         report = cookbook.cook("terraform-console", *words)
         assert report["outcome"] == "ok", last(report)
         value = next(step for step in report["steps"] if step["name"] == "the value")
