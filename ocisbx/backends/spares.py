@@ -1,8 +1,8 @@
 """Placeholders that wait for their next use: making and deleting a directory costs 110 us on ext4,
 and moving one there and back 17.
 
-They lie in one directory of ours, each named by the directory that it was in, its content and its
-inode: so it is known what will be there before it is, and it goes back to where it was only. What
+They lie in a directory of ours, one for each that they were in, named by their content and inode:
+so it is known what will be there before it is, and each goes back to where it was only. What
 holds it open since (a payload whose workspace that directory is part of) could reach it there
 anyhow, and reaches no other. Only who holds the lock of the directory of registers
 (placeholders.py) changes any of this.
@@ -17,7 +17,9 @@ from ocisbx.errors import OcisbxError
 from ocisbx.placeholder import holds_nothing
 from ocisbx.places import ensure, find_places, trusted
 
+# For one directory, and for how many directories.
 MOST = 64
+HOMES = 64
 
 
 def pool() -> str:
@@ -32,32 +34,43 @@ class Spares:
 
     def __init__(self) -> None:
         self._place = pool()
-        # How many more it takes; None: not looked yet.
-        self._room: int | None = None
+        # How many more each home takes, as far as they were looked at.
+        self._rooms: dict[str, int] = {}
         # Their inodes, by home and content.
         self._inodes: dict[tuple[str, str], list[int]] = {}
 
-    def _look(self) -> int:
-        if self._room is not None:
-            return self._room
-        self._room = 0
+    def _look(self, home: str) -> int:
+        if home in self._rooms:
+            return self._rooms[home]
+        self._rooms[home] = 0
         # Without a pool each is made and deleted.
         with contextlib.suppress(OSError, OcisbxError):
-            if not trusted(self._place):
-                ensure(os.path.dirname(self._place))
-                ensure(self._place)
-            names = os.listdir(self._place)
-            self._room = MOST - len(names)
+            if not trusted(f"{self._place}/{home}"):
+                self._settle(home)
+            names = os.listdir(f"{self._place}/{home}")
+            self._rooms[home] = MOST - len(names)
             for name in names:
-                home, _, rest = name.partition(" ")
-                content, _, inode = rest.partition(" ")
-                if inode:
+                content, _, inode = name.partition(" ")
+                if inode.isdecimal():
                     self._inodes.setdefault((home, content), []).append(int(inode))
-        return self._room
+        return self._rooms[home]
+
+    def _settle(self, home: str) -> None:
+        """Make its place, for which the oldest goes where there are many."""
+        ensure(os.path.dirname(self._place))
+        ensure(self._place)
+        homes = sorted(os.scandir(self._place), key=lambda entry: entry.stat().st_mtime)
+        for old in homes[: max(0, len(homes) + 1 - HOMES)]:
+            for entry in os.scandir(old.path):
+                with contextlib.suppress(OSError):
+                    os.rmdir(entry.path) if entry.is_dir() else os.unlink(entry.path)
+            with contextlib.suppress(OSError):
+                os.rmdir(old.path)
+        ensure(f"{self._place}/{home}")
 
     def choose(self, home: str, content: str) -> int:
         """The inode of one that is chosen no second time; 0: there is none."""
-        self._look()
+        self._look(home)
         inodes = self._inodes.get((home, content))
         return inodes.pop() if inodes else 0
 
@@ -74,12 +87,12 @@ class Spares:
         except OSError:
             # It lies on another file system, or behind another mount (EXDEV).
             return False
-        self._room = self._look() + 1
+        self._rooms[home] = self._look(home) + 1
         return True
 
     def give_back(self, home: str, inode: int, content: str, directory: int, name: str) -> bool:
         """Take it from there, if it is still blank; False: it has to be deleted."""
-        room = self._look() or self._drop_others(home)
+        room = self._look(home)
         if room <= 0:
             return False
         spare = self._path(home, content, inode)
@@ -91,7 +104,7 @@ class Spares:
             os.rename(name, spare, src_dir_fd=directory)
         except OSError:
             return False
-        self._room = room - 1
+        self._rooms[home] = room - 1
         info = os.lstat(spare)
         # No time tells: whoever writes into it may set them back (utimensat(2)).
         if info.st_ino != inode or not holds_nothing(spare, info):
@@ -100,25 +113,11 @@ class Spares:
                 os.rename(spare, name, dst_dir_fd=directory)
             except OSError:
                 # By now there is something else of theirs: it is kept, and used for nothing.
-                os.rename(spare, f"{self._place}/found {os.urandom(8).hex()}")
+                os.rename(spare, f"{self._place}/{home}/found by {os.urandom(8).hex()}")
         return True
 
     def _path(self, home: str, content: str, inode: int) -> str:
-        return f"{self._place}/{home} {content} {inode}"
-
-    def _drop_others(self, home: str) -> int:
-        """The place is full: delete what other directories had. Returns the room."""
-        room = 0
-        for (other, content), inodes in self._inodes.items():
-            if other == home:
-                continue
-            while inodes:
-                spare = self._path(other, content, inodes.pop())
-                with contextlib.suppress(OSError):
-                    os.unlink(spare) if content else os.rmdir(spare)
-                    room += 1
-        self._room = room
-        return room
+        return f"{self._place}/{home}/{content} {inode}"
 
 
 def home_of(directory: int) -> str:

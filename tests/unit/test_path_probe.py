@@ -9,7 +9,7 @@ import pytest
 
 from ocisbx.backends.compile import WALKED_LIMIT
 from ocisbx.backends.placeholders import forget_placeholders, hold, registers
-from ocisbx.backends.spares import MOST, pool
+from ocisbx.backends.spares import HOMES, pool
 from ocisbx.container.rules import Rule, Verb
 from ocisbx.errors import OcisbxError
 from ocisbx.host import Matches, PathKind
@@ -222,6 +222,15 @@ def names(path: Path) -> list[str]:
     return sorted(entry.name for entry in path.iterdir())
 
 
+def place_of(path: Path) -> str:
+    info = path.stat()
+    return f"{pool()}/{info.st_dev:x}-{info.st_ino:x}"
+
+
+def spares(path: Path) -> list[str]:
+    return os.listdir(place_of(path))
+
+
 def test_placeholders_come_and_go(workspace: Path) -> None:
     wanted = [Placeholder(f"{workspace}/a"), Placeholder(f"{workspace}/f", ".")]
     for _ in range(2):
@@ -232,7 +241,7 @@ def test_placeholders_come_and_go(workspace: Path) -> None:
         assert names(workspace) == []
         assert os.listdir(registers()) == []
         # The second time they come from here.
-        assert len(os.listdir(pool())) == 2
+        assert len(spares(workspace)) == 2
 
 
 def test_spares_that_are_not_what_they_are_named(workspace: Path) -> None:
@@ -241,11 +250,11 @@ def test_spares_that_are_not_what_they_are_named(workspace: Path) -> None:
         pass
     notes = workspace.parent / "notes"
     notes.write_text("not ours")
-    notes.rename(f"{pool()}/notes")
+    notes.rename(f"{place_of(workspace)}/notes")
     with hold([Placeholder(f"{workspace}/a")]):
         assert names(workspace) == ["a"]
     assert names(workspace) == []
-    os.unlink(f"{pool()}/notes")
+    os.unlink(f"{place_of(workspace)}/notes")
     with hold([Placeholder(f"{workspace}/a")]):
         (workspace / "a").rename(workspace / "b")
         (workspace / "a").mkdir()
@@ -263,11 +272,12 @@ def test_a_spare_goes_back_to_where_it_was_only(workspace: Path) -> None:
         assert (other / "f").stat().st_ino != inode
     with hold(texts[:1]):
         assert (workspace / "f").stat().st_ino == inode
-    for number in range(MOST):
+    for number in range(HOMES):
         (workspace.parent / f"{number}").mkdir()
         with hold([Placeholder(f"{workspace.parent}/{number}/a")]):
             pass
-    assert len(os.listdir(pool())) <= MOST
+    assert len(os.listdir(pool())) == HOMES
+    assert len(spares(workspace.parent / f"{number}")) == 1
 
 
 def test_a_spare_of_two_names_after_a_kill(workspace: Path) -> None:
@@ -275,15 +285,10 @@ def test_a_spare_of_two_names_after_a_kill(workspace: Path) -> None:
     wanted = [Placeholder(f"{workspace}/f", ".")]
     with hold(wanted):
         inode = (workspace / "f").stat().st_ino
-        os.link(workspace / "f", f"{pool()}/{home_of_path(workspace)} . {inode}")
+        os.link(workspace / "f", f"{place_of(workspace)}/. {inode}")
     assert names(workspace) == []
-    (spare,) = os.scandir(pool())
+    (spare,) = os.scandir(place_of(workspace))
     assert spare.stat().st_nlink == 1
-
-
-def home_of_path(path: Path) -> str:
-    info = path.stat()
-    return f"{info.st_dev:x}-{info.st_ino:x}"
 
 
 def test_the_last_one_removes_what_all_of_them_made(workspace: Path) -> None:
@@ -303,7 +308,7 @@ def test_nothing_of_somebody_elses_is_taken_away(workspace: Path, *, pooled: boo
     if pooled:
         with hold(wanted):
             pass
-        assert len(os.listdir(pool())) == 4
+        assert len(spares(workspace)) == 4
     with hold(wanted):
         before = (workspace / "filled").stat()
         (workspace / "filled/f").write_text("x")
