@@ -61,11 +61,9 @@ class Spares:
         ensure(self._place)
         homes = sorted(os.scandir(self._place), key=lambda entry: entry.stat().st_mtime)
         for old in homes[: max(0, len(homes) + 1 - HOMES)]:
-            for entry in os.scandir(old.path):
-                with contextlib.suppress(OSError):
-                    os.rmdir(entry.path) if entry.is_dir() else os.unlink(entry.path)
-            with contextlib.suppress(OSError):
-                os.rmdir(old.path)
+            for entry in os.scandir(old.path) if old.is_dir(follow_symlinks=False) else ():
+                _delete(entry)
+            _delete(old)
         ensure(f"{self._place}/{home}")
 
     def choose(self, home: str, content: str) -> int:
@@ -118,6 +116,12 @@ class Spares:
 
     def _path(self, home: str, content: str, inode: int) -> str:
         return f"{self._place}/{home}/{content} {inode}"
+
+
+def _delete(entry: os.DirEntry[str]) -> None:
+    """What is not empty stays."""
+    with contextlib.suppress(OSError):
+        os.rmdir(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
 
 
 def home_of(directory: int) -> str:
