@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 from ocisbx import command
@@ -15,6 +16,8 @@ from ocisbx.errors import RuntimeFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from ocisbx.command import Child
+
     # Of the lane and of the payload's command line.
     MakeArgv = Callable[[int, Sequence[str]], list[str]]
 
@@ -22,6 +25,7 @@ TIMEOUT_S = 30.0
 UP = b"up\n"
 SHELL = "/bin/sh"
 ANSWER_BYTES = 4096
+ASKED_S = 5.0
 
 _numbers = itertools.count()
 
@@ -57,31 +61,32 @@ def held(
 ) -> Iterator[None]:
     """Start a payload that stays in each lane; they are ended with the context."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    children: list[Child] = []
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, null)
+        stack.callback(_end, children)
         for lane in range(job.lanes):
-            stack.enter_context(_one(make_argv(lane, payload_of(job)), null, environment))
+            reader, writer = os.pipe()
+            stack.callback(os.close, reader)
+            argv = make_argv(lane, payload_of(job))
+            try:
+                given = {0: null, 1: writer, 2: writer}
+                children.append(command.spawn(argv, descriptors=given, environment=environment))
+            finally:
+                os.close(writer)
+            if (said := os.read(reader, ANSWER_BYTES)) != UP:
+                raise RuntimeFailed(f"{argv[0]} did not start", why=said.decode(errors="replace"))
         yield
 
 
-@contextlib.contextmanager
-def _one(argv: Sequence[str], null: int, environment: Mapping[str, str]) -> Iterator[None]:
-    reader, writer = os.pipe()
-    try:
-        child = command.spawn(
-            argv, descriptors={0: null, 1: writer, 2: writer}, environment=environment
-        )
-    finally:
-        os.close(writer)
-    try:
-        if (said := os.read(reader, ANSWER_BYTES)) != UP:
-            raise RuntimeFailed(f"{argv[0]} did not start", why=said.decode(errors="replace"))
-        yield
-    finally:
-        # Most launchers end what they started when they are asked to, and some only then.
+def _end(children: Sequence[Child]) -> None:
+    """Most launchers end what they started when they are asked to, and some only then; unshare(1)
+    does not hear that. All at once: who waits for us has no patience for each."""
+    for child in children:
         child.kill(signal.SIGTERM)
-        if child.wait(5.0) is None:
+    until = time.monotonic() + ASKED_S
+    for child in children:
+        if child.wait(max(0.0, until - time.monotonic())) is None:
             child.kill()
             child.wait()
         child.close()
-        os.close(reader)

@@ -7,12 +7,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
+from ocisbx.bench.launchers import Job
+from ocisbx.bench.processes import ASKED_S, held
 from ocisbx.probe.machine import held_by
 from tests.box import eventually, running
 from tests.cgroups import ENTER, cgroup
@@ -168,9 +171,9 @@ def test_memory_is_that_of_a_family_and_of_nobody_else() -> None:
     argv = ["sh", "-c", "sleep 60.$0 & sleep 60 & wait", mark]
     with subprocess.Popen(argv) as shell, subprocess.Popen(["sleep", "60"]) as stranger:
         assert eventually(lambda: held_by(shell.pid, mark, "-").processes == 3)
-        held = held_by(shell.pid, mark, "-")
-        assert held.pss_bytes is not None
-        assert 3 * 4096 < held.pss_bytes < 64 << 20
+        family = held_by(shell.pid, mark, "-")
+        assert family.pss_bytes is not None
+        assert 3 * 4096 < family.pss_bytes < 64 << 20
         # The shell has the mark among its arguments, and is one of those that are left out.
         assert held_by(shell.pid, mark, mark).processes == 2
         for child in psutil.Process(shell.pid).children():
@@ -178,3 +181,16 @@ def test_memory_is_that_of_a_family_and_of_nobody_else() -> None:
         shell.wait()
         assert held_by(stranger.pid, mark, "-").processes == 0
         stranger.kill()
+
+
+def test_idle_launchers_that_do_not_hear_are_ended_together(tmp_path: Path) -> None:
+    """One after the other, the worker is killed before the last: they stay."""
+    mark = "7531902468135"
+    job = Job("unshare", "sh", None, "true", "default", str(tmp_path), str(tmp_path), 8, mark)
+    deaf = ["/bin/sh", "-c", 'trap "" TERM; "$@" & wait', "sh"]
+    with held(job, lambda _, payload: [*deaf, *payload]):
+        started = time.monotonic()
+    assert time.monotonic() - started < 2 * ASKED_S
+    # What a launcher that was killed has left is nobody's.
+    for pid in running(f"86400.{mark}"):
+        psutil.Process(pid).kill()
