@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ocisbx import command
 from ocisbx.bench.launchers import Answer, Job, Opened
 from ocisbx.errors import RuntimeFailed
+from ocisbx.probe.processes import command_line, processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,6 +65,7 @@ def held(
     children: list[Child] = []
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, null)
+        stack.callback(_end_left, job.mark)
         stack.callback(_end, children)
         for lane in range(job.lanes):
             reader, writer = os.pipe()
@@ -90,3 +92,12 @@ def _end(children: Sequence[Child]) -> None:
             child.kill()
             child.wait()
         child.close()
+
+
+def _end_left(mark: str) -> None:
+    """A container whose runtime had to be killed goes on: its process 1 does not hear SIGTERM."""
+    payload = f"86400.{mark}".encode()
+    for pid in processes() if mark else ():
+        if payload in command_line(pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
