@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import _collections  # type: ignore[import-not-found]
 import _collections_abc
+import _frozen_importlib_external
 import _weakrefset
 import sys
 from types import ModuleType
@@ -214,7 +215,22 @@ def import_small(name: str) -> None:
         _forget(lambda _: True)
 
 
+def note_compiled() -> list[str]:
+    """The paths of modules that have to be compiled from now on, as far as it has come."""
+    loader: Any = _frozen_importlib_external.SourceFileLoader
+    compile_module = loader.source_to_code
+    noted: list[str] = []
+
+    def compile_and_note(*given: Any, **options: Any) -> Any:  # noqa: ANN401 -- as the loader's
+        noted.append(given[2])
+        return compile_module(*given, **options)
+
+    loader.source_to_code = compile_and_note
+    return noted
+
+
 if __name__ == "__main__":
     sys.path.append(sys.argv[1])
+    noted = note_compiled()
     import_small("ocisbx.background.supervisor")
-    sys.modules["ocisbx.background.supervisor"].main(import_small)
+    sys.modules["ocisbx.background.supervisor"].main(import_small, noted)

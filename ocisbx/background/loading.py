@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ocisbx.calls import is_counted
 from ocisbx.command import SpawnError, become
-from ocisbx.probe.processes import resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     # That of boot.py.
     ImportSmall = Callable[[str], None]
 
-# Who had to compile our modules has twice as much as who found them compiled.
-FAT_BYTES = 13 << 20
 AGAIN = "again"
 
 # What only some need.
@@ -32,9 +29,10 @@ TRANSCRIPT = "ocisbx.terminal.transcript"
 AUDIT = "ocisbx.audit"
 
 
-def begin_again_if_fat() -> None:
-    """Begin again by exec where it had to be compiled; nobody shall have to after that."""
-    if resident_bytes() <= FAT_BYTES or sys.argv[-1] == AGAIN:
+def begin_again_if_compiled(paths: list[str]) -> None:
+    """Begin again by exec where these modules had to be compiled, which may leave twice as much
+    memory in use as to find them compiled; nobody shall have to after that."""
+    if not paths or sys.argv[-1] == AGAIN:
         return
     for name in (CAP, SEATS, TERMINAL, TRANSCRIPT):
         __import__(name)

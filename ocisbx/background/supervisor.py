@@ -21,7 +21,7 @@ from ocisbx.backends.base import Call, Step
 from ocisbx.backends.names import claim_name, release_name
 from ocisbx.background.control import Control, Events
 from ocisbx.background.ending import make_directory, write_ending, write_started
-from ocisbx.background.loading import AUDIT, begin_again_if_fat, load_for
+from ocisbx.background.loading import AUDIT, begin_again_if_compiled, load_for
 from ocisbx.background.packets import error_document
 from ocisbx.background.request import CALLER_FD, Request, read_request, send_line
 from ocisbx.background.times import TimesWriter
@@ -47,12 +47,12 @@ class CalledOff(Exception):
     """Nobody wants it any more, before its payload was started."""
 
 
-def main(import_small: ImportSmall) -> None:
-    """The process: `python ... PARENT ID [again]`."""
+def main(import_small: ImportSmall, compiled: list[str]) -> None:
+    """The process: `python ... PARENT ID [again]`. `compiled`: the modules that had to be."""
     gc.freeze()
     os.umask(0o022)
     os.chdir("/")
-    begin_again_if_fat()
+    begin_again_if_compiled(compiled)
     caller = socket.socket(fileno=CALLER_FD)
     try:
         request = read_request(caller)

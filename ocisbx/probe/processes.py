@@ -91,12 +91,6 @@ def is_still(stat: bytes) -> bool:
     return stat.rpartition(b")")[2][1:2] in (b"T", b"t", b"Z", b"X")
 
 
-def resident_bytes() -> int:
-    """How much of our own memory is in RAM (proc_pid_statm(5))."""
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 @contextlib.contextmanager
 def handle_of(pid: int | None) -> Iterator[int | None]:
     """A pidfd of the process that something is to end with; None where there is none.

@@ -76,18 +76,19 @@ def state(workspace: Path) -> dict[str, dict[str, Any]]:
     return {one["name"]: one["instances"][0] for one in json.loads(text)["resources"]}
 
 
-def asked(cookbook: Cookbook, words: list[str]) -> str | None:
-    """What the console says. Of one time in ten OpenTofu 1.10 says "(known after apply)" there of
-    what stands in its state."""
-    told = None
+def asked(cookbook: Cookbook, words: list[str]) -> tuple[str | None, list[str]]:
+    """What the console says, and what it said before. Of one time in ten OpenTofu 1.10 says
+    "(known after apply)" there of what stands in its state."""
+    before: list[str] = []
     for _ in range(20):
         report = cookbook.cook("terraform-console", *words)
         assert report["outcome"] == "ok", last(report)
         value = next(step for step in report["steps"] if step["name"] == "the value")
-        (told,) = value["groups"]
-        if "(known after apply)" not in value["matches"][0]["text"]:
-            break
-    return told
+        text = value["matches"][0]["text"]
+        if "(known after apply)" not in text:
+            return value["groups"][0], [*before, text]
+        before.append(text)
+    return None, before
 
 
 def test_a_plan_an_apply_and_a_question(cookbook: Cookbook, tool: list[str]) -> None:
@@ -106,7 +107,8 @@ def test_a_plan_an_apply_and_a_question(cookbook: Cookbook, tool: list[str]) -> 
     report = cookbook.cook("terraform-apply", *words)
     assert report["message"] == "nothing to be done", last(report)
 
-    assert asked(cookbook, words) == "HELLO ALAN"
+    value, said = asked(cookbook, words)
+    assert value == "HELLO ALAN", (said, state(workspace))
 
     (workspace / "main.tf").write_text(MAIN.replace("greeting }", "mistake }"))
     report = cookbook.cook("terraform-apply", *words)

@@ -12,6 +12,7 @@ import pytest
 from ocisbx import TerminalError
 from ocisbx.spawned import spawn_plan
 from ocisbx.terminal.terminal import ContainerTerminal
+from tests.box import eventually, running
 from tests.sessions.conftest import CRUN
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def test_each_is_an_error_soon(box: Box, what: str, words: str) -> None:
     assert words in str(told.value)
     assert told.value.remedy
     assert time.monotonic() - started < 20
+    # What the runtime forked is killed, but is no child of ours to be waited for.
+    assert eventually(lambda: running(str(link)) == [])
 
 
 def test_a_long_path_needs_no_other_directory(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
