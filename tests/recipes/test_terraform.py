@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ocisbx.host import RuntimeBinary
+    from tests.box import Box
     from tests.recipes.cookbook import Cookbook
 
 pytestmark = pytest.mark.runtime
@@ -76,18 +77,17 @@ def state(workspace: Path) -> dict[str, dict[str, Any]]:
     return {one["name"]: one["instances"][0] for one in json.loads(text)["resources"]}
 
 
-def asked(cookbook: Cookbook, words: list[str]) -> tuple[str | None, list[str]]:
-    """What the console says, and what it said before. Under load OpenTofu 1.10 has said there now
-    and then that it does not know what stands in its state."""
-    before: list[str] = []
-    for _ in range(20):
-        report = cookbook.cook("terraform-console", *words)
-        assert report["outcome"] == "ok", last(report)
-        value = next(step for step in report["steps"] if step["name"] == "the value")
-        if value["groups"][0]:
-            return value["groups"][0], before
-        before.append(value["matches"][0]["text"])
-    return None, before
+def slow_to_end(box: Box) -> list[str]:
+    """Options by which terraform ends a moment after its last word, and notes that it did."""
+    directory = box.base / "slow"
+    directory.mkdir()
+    script = directory / "terraform"
+    script.write_text(
+        '#!/bin/sh\n/usr/local/bin/terraform "$@"; code=$?\n'
+        'sleep 0.3; echo "$1 $code" >> ended; exit $code\n'
+    )
+    script.chmod(0o755)
+    return ["-v", f"{directory}:/usr/local/sbin:ro"]
 
 
 def test_a_plan_an_apply_and_a_question(cookbook: Cookbook, tool: list[str]) -> None:
@@ -104,14 +104,32 @@ def test_a_plan_an_apply_and_a_question(cookbook: Cookbook, tool: list[str]) -> 
     assert report["outcome"] == "ok", last(report)
     assert state(workspace)["greeting"]["attributes"]["output"]["value"] == "hello Alan"
     report = cookbook.cook("terraform-apply", *words)
-    assert report["message"] == "nothing to be done", last(report)
+    assert report["outcome"] == "ok", last(report)
+    assert report["steps"][1]["groups"] == ["Resources: 0 added, 0 changed, 0 destroyed."]
 
-    value, said = asked(cookbook, words)
-    assert value == "HELLO ALAN", (said, state(workspace))
+    report = cookbook.cook("terraform-console", *words)
+    assert report["outcome"] == "ok", last(report)
+    assert next(s["groups"] for s in report["steps"] if s["name"] == "the value") == ["HELLO ALAN"]
 
     (workspace / "main.tf").write_text(MAIN.replace("greeting }", "mistake }"))
     report = cookbook.cook("terraform-apply", *words)
     assert report["message"] == "Unsupported attribute", last(report)
+
+
+def test_nothing_is_ended_that_may_write(box: Box, cookbook: Cookbook, tool: list[str]) -> None:
+    """A state is written in place: of a terraform that is killed meanwhile an empty one is left,
+    and to write it is what an apply does also where it changed nothing."""
+    write(cookbook.workspace)
+    words = [*tool, *slow_to_end(box)]
+    reports = [
+        cookbook.cook(f"terraform-{name}", *words) for name in ("plan", "apply", "apply", "plan")
+    ]
+    assert [report["outcome"] for report in reports] == ["ok"] * 4, last(reports[-1])
+    assert reports[-1]["steps"][0]["matches"][-1]["text"] == "No changes. "
+    ended = (cookbook.workspace / "ended").read_text().splitlines()
+    assert [line for line in ended if not line.startswith("init")] == [
+        "plan 0", "apply 0", "apply 0", "plan 0"
+    ]  # fmt: skip
 
 
 def test_an_apply_that_is_interrupted(cookbook: Cookbook, tool: list[str]) -> None:
