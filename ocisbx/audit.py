@@ -15,6 +15,9 @@ from ocisbx.errors import OcisbxError
 from ocisbx.places import ensure, find_places
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ocisbx.plan import Plan
     from ocisbx.result import RunResult
 
 ROTATE_BYTES = 8 << 20
@@ -42,7 +45,7 @@ TOKEN = re.compile(
 )
 
 
-def redact(argv: tuple[str, ...] | list[str]) -> list[str]:
+def redact(argv: Sequence[str]) -> list[str]:
     """The arguments with what looks like a secret replaced, each cut to 512 characters."""
     shown: list[str] = []
     hide_next = False
@@ -64,32 +67,45 @@ def redact(argv: tuple[str, ...] | list[str]) -> list[str]:
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def write_audit(result: RunResult, workdir: str) -> None:
-    """Append one line; a log that cannot be written is no reason for a call to fail."""
-    line = _encode(
-        {
-            "at": result.started_at,
-            "id": result.id,
-            "uid": os.getuid(),
-            "pid": os.getpid(),
-            "command": redact(result.command),
-            "workdir": workdir,
-            "runtime": f"{result.runtime.name} {result.runtime.version}",
-            "termination": result.termination.value,
-            "exit_code": result.exit_code,
-            "signal": result.signal,
-            "wall_s": result.usage.wall_s,
-            "stdout_bytes": result.stdout_bytes,
-            "stderr_bytes": result.stderr_bytes,
-            "unenforced": [
-                name for name, entry in result.enforcement.items() if entry.state != "enforced"
-            ],
-        }
-    )
-    try:
-        _append(find_places().audit, line.encode(errors="replace") + b"\n")
-    except (OSError, OcisbxError):
-        return
+class AuditLine:
+    """The line of one call: begun while it runs, written when it has ended."""
+
+    def __init__(self, call_id: str, started_at: str, command: Sequence[str], plan: Plan) -> None:
+        self._path = find_places().audit
+        self._head = _encode(
+            {
+                "at": started_at,
+                "id": call_id,
+                "uid": os.getuid(),
+                "pid": os.getpid(),
+                "command": redact(command),
+                "workdir": plan.workdir,
+                "runtime": f"{plan.runtime.name} {plan.runtime.version}",
+            }
+        )
+
+    def write(self, result: RunResult) -> None:
+        """Append it; a log that cannot be written is no reason for a call to fail."""
+        usage = result.usage
+        tail = _encode(
+            {
+                "termination": result.termination.value,
+                "exit_code": result.exit_code,
+                "signal": result.signal,
+                "wall_s": usage.wall_s,
+                "stdout_bytes": result.stdout_bytes,
+                "stderr_bytes": result.stderr_bytes,
+                "unenforced": [
+                    name for name, entry in result.enforcement.items() if entry.state != "enforced"
+                ],
+            }
+        )
+        # One object of two.
+        line = f"{self._head[:-1]}, {tail[1:]}\n"
+        try:
+            _append(self._path, line.encode(errors="replace"))
+        except (OSError, OcisbxError):
+            return
 
 
 def _append(path: str, line: bytes) -> None:

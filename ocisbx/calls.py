@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from ocisbx.audit import AuditLine
     from ocisbx.backends.driven import Driven
     from ocisbx.backends.execution import OciExecution
     from ocisbx.capture import Input
@@ -83,20 +84,19 @@ def run_plan(
 
             sweep()
         started_at = utc_text()
+        launch = Launch(call, hold, slot, started_at if audit else "")
         try:
-            execution, verdict, captured = _launch(plan, call, hold, slot)
+            execution, verdict, captured = launch(plan)
         except CgroupError as error:
             if renewal is None:
                 raise
-            plan, (execution, verdict, captured) = launch_with_less(
-                plan, error, renewal, lambda plan: _launch(plan, call, hold, slot)
-            )
+            plan, (execution, verdict, captured) = launch_with_less(plan, error, renewal, launch)
         failed = isinstance(verdict, Failure) and not execution.payload_ran
         if failed and (second := choose_again(plan, renewal)) is not None:
             plan = second
-            execution, verdict, captured = _launch(plan, call, hold, slot)
+            execution, verdict, captured = launch(plan)
     told = Told(plan, call, execution, verdict, captured)
-    return conclude(told, started_at, resolve_s=resolve_s, audit=audit)
+    return conclude(told, started_at, resolve_s=resolve_s, audit=audit, line=launch.line)
 
 
 @contextlib.contextmanager
@@ -158,8 +158,16 @@ class Told(NamedTuple):
     captured: tuple[Captured, Captured]
 
 
-def conclude(told: Told, started_at: str, *, resolve_s: float, audit: bool) -> RunResult:
-    """The result of a call that has ended, with its line in the audit log.
+def conclude(
+    told: Told,
+    started_at: str,
+    *,
+    resolve_s: float,
+    audit: bool = False,
+    line: AuditLine | None = None,
+) -> RunResult:
+    """The result of a call that has ended, with its line in the audit log: `line`, if it was begun
+    before.
 
     Raises:
         RuntimeFailed, TerminalError: it was not the payload that ended.
@@ -171,16 +179,18 @@ def conclude(told: Told, started_at: str, *, resolve_s: float, audit: bool) -> R
             remedy=f"`ocisbx doctor` checks this host; the runtime was {told.plan.runtime.path}",
         )
     result = _result(told, told.verdict, started_at, resolve_s)
-    if audit:
+    if line is not None:
+        line.write(result)
+    elif audit:
         note(result, told.plan)
     return result
 
 
 def note(result: RunResult, plan: Plan) -> None:
     """Write the call's line into the audit log."""
-    from ocisbx.audit import write_audit  # noqa: PLC0415 -- for the end: a supervisor waits without
+    from ocisbx.audit import AuditLine  # noqa: PLC0415 -- for the end: a supervisor waits without
 
-    write_audit(result, plan.workdir)
+    AuditLine(result.id, result.started_at, result.command, plan).write(result)
 
 
 def is_counted(plan: Plan) -> bool:
@@ -209,17 +219,34 @@ def still_true(plan: Plan, renewal: Renewal | None) -> Plan:
     return second
 
 
-def _launch(plan: Plan, call: Call, hold: Hold, slot: Slot | None) -> Launched:
-    with OciBackend().launch(plan, call) as execution:
-        if slot is not None:
-            slot.note(execution.id)
-        if hold is not None:
-            hold(execution)
-        verdict = execution.wait()
-        assert verdict is not None
-        captured = execution.stdio.finish(keep=call.keep_in is not None)
-    execution.clock.cleaned = time.monotonic()
-    return execution, verdict, captured
+class Launch:
+    """Launches a call, by whatever plan, and drives it to its end."""
+
+    def __init__(self, call: Call, hold: Hold, slot: Slot | None, audited_at: str) -> None:
+        """`audited_at`: when the call began, where it has a line in the audit log."""
+        self._call = call
+        self._hold = hold
+        self._slot = slot
+        self._audited_at = audited_at
+        # Begun while the call runs: a supervisor's is made at the end, which saves it memory.
+        self.line: AuditLine | None = None
+
+    def __call__(self, plan: Plan) -> Launched:
+        call = self._call
+        with OciBackend().launch(plan, call) as execution:
+            if self._slot is not None:
+                self._slot.note(execution.id)
+            if self._hold is not None:
+                self._hold(execution)
+            if self._audited_at and call.id is None:
+                from ocisbx.audit import AuditLine  # noqa: PLC0415 -- supervisors wait without it
+
+                self.line = AuditLine(execution.id, self._audited_at, call.argv, plan)
+            verdict = execution.wait()
+            assert verdict is not None
+            captured = execution.stdio.finish(keep=call.keep_in is not None)
+        execution.clock.cleaned = time.monotonic()
+        return execution, verdict, captured
 
 
 def launch_with_less(
@@ -300,6 +327,8 @@ def _result(told: Told, verdict: Verdict, started_at: str, resolve_s: float) -> 
 def _enforcement(plan: Plan, execution: Driven) -> dict[str, Enforced]:
     """What held, to the end."""
     entries = dict(plan.enforcement)
+    if not execution.lost_limits:
+        return entries
     for name in {limit_name(file) for file in execution.lost_limits} & entries.keys():
         entries[name] = entries[name]._replace(state=EnforcementState.PARTIAL, how=execution.loss)
     return entries

@@ -208,13 +208,16 @@ class Plan(NamedTuple):
 
         So is what is not UTF-8 (Python holds it as lone surrogates): JSON cannot say it.
         """
-        inherited = {
-            name: value
-            for name in self.inherit
-            if (value := caller.get(name)) is not None and _is_text(value)
-        }
-        shown = {"TERM": term} if self.terminal else {}
-        merged = {**shown, **self.environment, **inherited, **extra}
+        merged = {"TERM": term} if self.terminal else {}
+        merged |= self.environment
+        for name in self.inherit:
+            try:
+                value = caller[name]
+            except KeyError:
+                continue
+            if _is_text(value):
+                merged[name] = value
+        merged |= extra
         return [f"{name}={value}" for name, value in merged.items()]
 
     def standing_config(

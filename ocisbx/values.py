@@ -55,7 +55,9 @@ def utc_text(seconds: float | None = None) -> str:
     What datetime would write; it takes 1.4 ms of every start to import.
     """
     whole, thousandths = divmod(int((time.time() if seconds is None else seconds) * 1000), 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{thousandths:03}+00:00"
+    year, month, day, hour, minute, second, *_ = time.gmtime(whole)
+    # Not by strftime(3), which looks for a time zone's file each time.
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{thousandths:03}+00:00"
 
 
 def show(value: object, length: int = 72) -> str:
@@ -221,6 +223,23 @@ def check_annotation(key: object, value: object) -> tuple[str, str]:
     return name, text
 
 
+def _arguments(command: object) -> Iterable[object]:
+    if isinstance(command, (list, tuple)):
+        return command
+    if isinstance(command, (str, bytes, os.PathLike)):
+        remedy = 'write a list, such as ["ls", "-l"], or pass shell=True for a shell\'s syntax'
+        raise refusal(command, "a command", "it is one text, not a list of texts", remedy=remedy)
+    if isinstance(command, Mapping) or not isinstance(command, Iterable):
+        raise refusal(command, "a command", "expected a list of texts")
+    return command
+
+
+def _argument(value: object) -> str:
+    if isinstance(value, str):
+        return check_text(value, "an argument")
+    return check_text(os.fspath(value) if isinstance(value, os.PathLike) else value, "an argument")
+
+
 def check_command(command: object, *, shell: bool = False) -> tuple[str, ...]:
     """The argv to run: a sequence of texts (or paths); `shell`: one text for `/bin/sh -c`.
 
@@ -228,20 +247,13 @@ def check_command(command: object, *, shell: bool = False) -> tuple[str, ...]:
     """
     if shell:
         return check_command(["/bin/sh", "-c", check_text(command, "a shell command")])
-    if isinstance(command, (str, bytes, os.PathLike)):
-        remedy = 'write a list, such as ["ls", "-l"], or pass shell=True for a shell\'s syntax'
-        raise refusal(command, "a command", "it is one text, not a list of texts", remedy=remedy)
-    if isinstance(command, Mapping) or not isinstance(command, Iterable):
-        raise refusal(command, "a command", "expected a list of texts")
-    argv = tuple(
-        check_text(
-            os.fspath(argument) if isinstance(argument, os.PathLike) else argument, "an argument"
-        )
-        for argument in command
-    )
+    argv = tuple([_argument(one) for one in _arguments(command)])
     if not argv or not argv[0]:
         what = "command is empty" if not argv else "command's first word is empty"
         raise ConfigError(what, remedy="name a program and its arguments: ocisbx run -- ls -l")
+    # No text has more than four bytes for each character.
+    if 4 * sum(map(len, argv)) + 9 * len(argv) <= MAX_ARGUMENT_BYTES:
+        return argv
     # Each argument costs its bytes, a NUL and a pointer (execve(2)).
     sizes = [len(argument.encode()) for argument in argv]
     remedy = "pass large data by standard input or by a file in the workspace"

@@ -118,7 +118,7 @@ class SideExecution(Driven):
 
     def close(self) -> None:
         """End what still runs of it and free every descriptor; idempotent."""
-        self._hang_up()
+        self._init.hang_up()
         self.stdio.close()
         self._wishes.close()
         self._init.close()

@@ -134,8 +134,10 @@ class InitChannel:
     def end(self) -> None:
         """The go-ahead for its end, once its report was received."""
         if self._socket is not None:
-            with contextlib.suppress(OSError):
+            try:
                 wire.send_end(self._socket)
+            except OSError:
+                return
 
     def share(self) -> int:
         """Where others may order further commands (`wire.send_run` with a channel).

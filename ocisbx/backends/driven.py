@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Clock, Step
 from ocisbx.backends.channel import InitChannel
@@ -32,16 +32,11 @@ if TYPE_CHECKING:
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
 
+    # Descriptors that the loop waits for: the events (poll(2)), and what is done then.
+    Watched = dict[int, tuple[int, Callable[[], object]]]
+
 # From the init's report to the runtime's own end (deleting its state): bounded, then by force.
 CLEANUP_S = 10.0
-
-
-class Watched(NamedTuple):
-    """A descriptor that the loop waits for, and what is done then."""
-
-    descriptor: int
-    events: int
-    action: Callable[[], object]
 
 
 class Driven:
@@ -90,7 +85,7 @@ class Driven:
     @property
     def speakers(self) -> list[int]:
         """What is readable as soon as there is something to be heard."""
-        return [one.descriptor for one in self._watched()]
+        return [*self._watched()]
 
     def attend(self) -> None:
         """Deal with what is there now, without waiting."""
@@ -135,33 +130,37 @@ class Driven:
     # ------------------------------------------------------------------------------- the loop
     def _turn(self, until: float | None) -> None:
         """Wait for one event and deal with everything that is there."""
-        watched = {one.descriptor: one for one in self._watched()}
+        watched = self._watched()
         poller = select.poll()
-        for descriptor, events, _ in watched.values():
+        for descriptor, (events, _) in watched.items():
             poller.register(descriptor, events)
         for descriptor, _ in poller.poll(self._patience_ms(until)):
-            watched[descriptor].action()
+            watched[descriptor][1]()
         self._advance(time.monotonic())
 
-    def _watched(self) -> list[Watched]:
+    def _watched(self) -> Watched:
         """All that the loop waits for at this moment."""
-        attended = {self._wishes.descriptor: self._wishes.take, **self.attended}
-        found = [Watched(fd, select.POLLIN, action) for fd, action in attended.items()]
+        found: Watched = {self._wishes.descriptor: (select.POLLIN, self._wishes.take)}
+        for descriptor, action in self.attended.items():
+            found[descriptor] = select.POLLIN, action
         if self._init.is_open:
-            found.append(Watched(self._init.fileno(), select.POLLIN, self._take_packet))
+            found[self._init.fileno()] = select.POLLIN, self._take_packet
         # What was read of the caller's input before the payload is there would be lost to a second
         # attempt on another runtime.
         feeder = self.stdio.feeder if self._ready else None
         for pump in (feeder, *self.stdio.streams):
             wanted = None if pump is None else pump.watch()
             if pump is not None and wanted is not None:
-                found.append(Watched(*wanted, pump.pump))
+                found[wanted[0]] = wanted[1], pump.pump
         return found
 
     def _patience_ms(self, until: float | None) -> float:
         now = time.monotonic()
-        times = (moment for moment in (until, *self._moments()) if moment is not None)
-        return max(0.0, min((now + LOOK_S, *times)) - now) * 1000
+        soonest = now + LOOK_S
+        for moment in (until, *self._moments()):
+            if moment is not None and moment < soonest:
+                soonest = moment
+        return max(0.0, soonest - now) * 1000
 
     def _moments(self) -> list[float | None]:
         """When something falls due."""
@@ -173,15 +172,19 @@ class Driven:
         if self._timeout_at is not None and now >= self._timeout_at:
             self._timeout_at = None
             self._on_timeout(now)
-        for alarm in [one for one in self._alarms if now >= one[0]]:
-            self._alarms.remove(alarm)
-            alarm[1]()
+        if self._alarms:
+            self._ring(now)
         self._ending.advance(now)
         if self._cleanup_at is not None and now >= self._cleanup_at:
             self._cleanup_at = None
             self._give_up()
         if self._is_over():
             self._conclude()
+
+    def _ring(self, now: float) -> None:
+        for alarm in [one for one in self._alarms if now >= one[0]]:
+            self._alarms.remove(alarm)
+            alarm[1]()
 
     def _on_timeout(self, now: float) -> None:
         self._ending.begin(Reason.TIMEOUT, now, self._plan.grace_s)
@@ -194,17 +197,21 @@ class Driven:
         """Say what happened: everything inside is dead, so what the pipes hold now is all; only a
         reader of the caller's that is slow may still have to be fed."""
         self._ending.stop()
-        for stream in self.stdio.streams:
-            if not stream.closed:
-                stream.drain()
-        if self._ending.reason is not Reason.CANCEL and any(
-            watched is not None and watched[1] == select.POLLOUT
-            for watched in (stream.watch() for stream in self.stdio.streams)
-        ):
+        if not self._drain() and self._ending.reason is not Reason.CANCEL:
             return
         self.clock.runtime_ended = time.monotonic()
         self._settle()
         self.verdict = classify(self._evidence())
+
+    def _drain(self) -> bool:
+        """Take what the pipes hold; whether nobody has to be waited for that takes it from us."""
+        drained = True
+        for stream in self.stdio.streams:
+            if not stream.closed:
+                stream.drain()
+                watched = stream.watch()
+                drained = drained and (watched is None or watched[1] != select.POLLOUT)
+        return drained
 
     def _settle(self) -> None:
         """It has ended: the last look at what it leaves."""

@@ -120,18 +120,19 @@ def measured(
     `runtime_inside`: of a runtime in the same cgroup only what it used before the payload started
     can be told apart.
     """
-    told = ResourceUsage(wall_s=wall_s)
-    payload_s = None
+    payload_s = user_s = system_s = None
     if exited is not None:
-        total = exited.total
-        payload_s = (total.user_usec + total.system_usec) / 1e6
-        told = ResourceUsage(
-            wall_s=exited.wall_ns / 1e9,
-            cpu_user_s=total.user_usec / 1e6,
-            cpu_system_s=total.system_usec / 1e6,
-        )
+        total, wall_s = exited.total, exited.wall_ns / 1e9
+        user_s, system_s = total.user_usec / 1e6, total.system_usec / 1e6
+        payload_s = user_s + system_s
+    told = ResourceUsage(
+        wall_s=wall_s,
+        cpu_user_s=user_s,
+        cpu_system_s=system_s,
+        runtime_cpu_s=_beside(runtime, payload_s),
+    )
     if used is None:
-        return told._replace(runtime_cpu_s=_beside(runtime, payload_s))
+        return told
     counted_s = _sum_s(used.since("cpu_user_usec"), used.since("cpu_system_usec"))
     payload_s = payload_s if counted_s is None else counted_s
     before = used.before

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ocisbx.backends.base import Step
-from ocisbx.backends.driven import CLEANUP_S, Driven, Watched
+from ocisbx.backends.driven import CLEANUP_S, Driven
 from ocisbx.backends.endings import SETTLE_S, Patience, measured, since_hand_over
 from ocisbx.cgroup.box import INNER
 from ocisbx.outcome import End, Evidence, Failure, Reason
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Spent = tuple[int, int]
 
     from ocisbx.backends.base import Call
+    from ocisbx.backends.driven import Watched
     from ocisbx.backends.stdio import PayloadStdio
     from ocisbx.bundle.directory import BundleDirectory
     from ocisbx.cgroup.box import Box, Used
@@ -237,11 +238,11 @@ class OciExecution(Driven):
             self._give_up()
 
     # ------------------------------------------------------------------------------- the loop
-    def _watched(self) -> list[Watched]:
+    def _watched(self) -> Watched:
         assert self._child is not None
         found = super()._watched()
         if self._child.status is None:
-            found.append(Watched(self._child.pidfd, select.POLLIN, self._child.poll))
+            found[self._child.pidfd] = select.POLLIN, self._child.poll
         return found
 
     def _advance(self, now: float) -> None:

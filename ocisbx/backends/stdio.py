@@ -84,11 +84,11 @@ class PayloadStdio:
 
     def release(self) -> None:
         """Close the payload's ends: the payload alone holds them now."""
-        for name in ("stdin", "stdout", "stderr"):
-            descriptor = getattr(self, name)
+        given = (self.stdin, self.stdout, self.stderr)
+        self.stdin = self.stdout = self.stderr = None
+        for descriptor in given:
             if descriptor is not None:
                 os.close(descriptor)
-                setattr(self, name, None)
 
     def finish(self, *, keep: bool) -> tuple[Captured, Captured]:
         """What was captured of both streams; with combined streams the second is empty."""

@@ -8,7 +8,7 @@ import os
 import select
 from typing import TYPE_CHECKING
 
-from ocisbx.backends.driven import Driven, Watched
+from ocisbx.backends.driven import Driven
 from ocisbx.backends.execution import OciExecution
 from ocisbx.backends.stdio import PayloadStdio, make_sink
 from ocisbx.capture import InputFeeder, OutputStream
@@ -29,6 +29,7 @@ from ocisbx.terminal.device import (
 
 if TYPE_CHECKING:
     from ocisbx.backends.base import Call
+    from ocisbx.backends.driven import Watched
     from ocisbx.capture import Sink
     from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
@@ -260,10 +261,10 @@ class TerminalExecution(OnTerminal, OciExecution):
         status = self._child.status
         return status is not None and not (self._detaches and status.ok)
 
-    def _watched(self) -> list[Watched]:
+    def _watched(self) -> Watched:
         found = super()._watched()
         listening = [] if self._console is None else self._console.descriptors()
-        return found + [Watched(fd, select.POLLIN, self._take_console) for fd in listening]
+        return found | dict.fromkeys(listening, (select.POLLIN, self._take_console))
 
     def _take_console(self) -> None:
         # The init may have said in the same turn that it is there.

@@ -10,12 +10,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from ocisbx.audit import AuditLine
 from ocisbx.backends.beside import SideExecution
 from ocisbx.backends.endings import SETTLE_S
 from ocisbx.backends.oci import new_id
 from ocisbx.backends.stdio import PayloadStdio
 from ocisbx.background.packets import ask_orders
-from ocisbx.background.used import in_use
+from ocisbx.background.used import Use
 from ocisbx.bundle.record import directory_of
 from ocisbx.calls import Told, conclude
 from ocisbx.errors import (
@@ -107,16 +108,21 @@ class Orders:
         plan = self.plan if timeout_s is None else self.plan._replace(timeout_s=timeout_s)
         plan.commands.check(call.argv)
         started_at = utc_text()
-        with contextlib.ExitStack() as stack:
-            execution = self._begin(stack, plan, call)
+        use, execution = self._begin(plan, call)
+        try:
             if hold is not None:
                 hold(execution)
+            # While it runs.
+            line = AuditLine(execution.id, started_at, call.argv, plan) if audit else None
             verdict = execution.wait()
             assert verdict is not None
             self._explain(execution, call)
             captured = execution.stdio.finish(keep=False)
+        finally:
+            execution.close()
+            use.end()
         told = Told(plan, call, execution, verdict, captured)
-        return conclude(told, started_at, resolve_s=0.0, audit=audit)
+        return conclude(told, started_at, resolve_s=0.0, line=line)
 
     def spawn(self, call: Call, *, timeout_s: float | None = None, audit: bool = True) -> Spawned:
         """Start one command on a terminal that the caller holds; as `run`, with its errors.
@@ -137,8 +143,11 @@ class Orders:
                 remedy="use crun, runc or youki, or Sandbox.spawn",
             )
         started_at = utc_text()
+        execution: Any
+        use, execution = self._begin(plan, call._replace(holds_terminal=True))
         with contextlib.ExitStack() as stack:
-            execution: Any = self._begin(stack, plan, call._replace(holds_terminal=True))
+            stack.callback(use.end)
+            stack.callback(execution.close)
             execution.wait_started()
             if execution.verdict is not None:
                 self._explain(execution, call)
@@ -147,11 +156,15 @@ class Orders:
             )
         return Spawned(started, call, started_at, resolve_s=0.0, audit=audit)
 
-    def _begin(self, stack: contextlib.ExitStack, plan: Plan, call: Call) -> SideExecution:
-        """Start it; its end, and whatever is left then, is the stack's."""
+    def _begin(self, plan: Plan, call: Call) -> tuple[Use, SideExecution]:
+        """Start it; both are the caller's to end, this one last."""
         try:
-            stack.enter_context(in_use(self._directory))
-            execution = self._start(plan, call)
+            use = Use(self._directory)
+            try:
+                return use, self._start(plan, call)
+            except BaseException:
+                use.end()
+                raise
         except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
             raise _ended(self.id) from error
         except TimeoutError as error:
@@ -160,8 +173,6 @@ class Orders:
                 why="its process 1 is stopped, or hangs",
                 remedy=f"ocisbx rm -f {self.id} ends it",
             ) from error
-        stack.callback(execution.close)
-        return execution
 
     def _explain(self, execution: SideExecution, call: Call) -> None:
         """Raise what was no end of the command's."""

@@ -7,39 +7,41 @@ end.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import struct
-from typing import TYPE_CHECKING
 
 from ocisbx.bundle.record import boot_s
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 USED_FILE = "used"
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOMENT = struct.Struct("<d")
 
 
-@contextlib.contextmanager
-def in_use(directory: str) -> Iterator[None]:
-    """Have the session of this directory know that it is used. Raises OSError: it is gone."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(f"{directory}/{USED_FILE}", flags, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        _note(descriptor)
-        yield
-        _note(descriptor)
-    finally:
-        os.close(descriptor)
+class Use:
+    """The session of a directory knows that it is used, until `end`."""
 
+    def __init__(self, directory: str) -> None:
+        """Raises OSError: it is gone."""
+        self._descriptor = os.open(f"{directory}/{USED_FILE}", FLAGS, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self._note()
 
-def _note(descriptor: int) -> None:
-    # On a full disk the session only ends earlier.
-    with contextlib.suppress(OSError):
-        os.pwrite(descriptor, _MOMENT.pack(boot_s()), 0)
+    def end(self) -> None:
+        """No more; once."""
+        self._note()
+        os.close(self._descriptor)
+
+    def _note(self) -> None:
+        try:
+            os.pwrite(self._descriptor, _MOMENT.pack(boot_s()), 0)
+        except OSError:
+            # On a full disk the session only ends earlier.
+            return
 
 
 def last_used(directory: str, never: float) -> float:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ocisbx.init.protocol import (
+    ORDERS,
     OWN_ID,
     RUN_ROOM,
     End,
@@ -32,6 +33,8 @@ from ocisbx.init.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    Descriptors = tuple[int | None, ...]
+
 _CREDENTIALS: Final = struct.Struct("3i")
 _INT: Final = struct.Struct("i")
 # Room for one packet and for the kernel's credentials; more than any packet of version 1.
@@ -39,6 +42,11 @@ _PACKET_ROOM: Final = 4096
 # The flags as numbers: each use of an enum's operators takes as long as a system call.
 _CLOEXEC: Final = int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED: Final = int(socket.MSG_TRUNC)
+_COMBINE: Final = int(GoFlag.COMBINE)
+_TERMINAL: Final = int(GoFlag.TERMINAL)
+# What the descriptors of a packet are, in their order.
+_STDIO: Final = (int(GoFlag.STDIN), int(GoFlag.STDOUT), int(GoFlag.STDERR))
+_RUNS: Final = (*_STDIO, int(GoFlag.STORED), int(GoFlag.CHANNEL))
 # And for more descriptors than the one that is taken.
 _CONTROL_ROOM: Final = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(4 * _INT.size)
 
@@ -79,21 +87,20 @@ def send_go(
     `terminal` all three are the one that the runtime made.
     Raises OSError when the init is gone.
     """
-    given = (GoFlag.STDIN, stdin), (GoFlag.STDOUT, stdout), (GoFlag.STDERR, stderr)
-    flags, fds = _flagged(given, combine=combine, terminal=terminal)
-    _send(sock, Go(flags), fds)
+    given = (stdin, stdout, stderr)
+    flags = _flags(_STDIO, given, combine=combine, terminal=terminal)
+    _send(sock, Go(flags), [fd for fd in given if fd is not None])
 
 
-def _flagged(
-    given: Sequence[tuple[GoFlag, int | None]], *, combine: bool, terminal: bool
-) -> tuple[GoFlag, list[int]]:
-    """The flags, among them those that say which descriptors come along, and these."""
-    present = [(flag, fd) for flag, fd in given if fd is not None]
-    others = [
-        flag for flag, wanted in ((GoFlag.COMBINE, combine), (GoFlag.TERMINAL, terminal)) if wanted
-    ]
-    number: int = sum([*others, *(flag for flag, _ in present)])
-    return GoFlag(number), [fd for _, fd in present]
+def _flags(kinds: tuple[int, ...], given: Descriptors, *, combine: bool, terminal: bool) -> int:
+    """The flags, among them those that say which descriptors come along."""
+    flags = _COMBINE if combine else 0
+    if terminal:
+        flags |= _TERMINAL
+    for kind, descriptor in zip(kinds, given, strict=True):
+        if descriptor is not None:
+            flags |= kind
+    return flags
 
 
 class Command(NamedTuple):
@@ -129,18 +136,12 @@ def send_run(
     stored = None
     if len(strings) > RUN_ROOM:
         stored = _store(strings)
-    given = (
-        (GoFlag.STDIN, stdin),
-        (GoFlag.STDOUT, stdout),
-        (GoFlag.STDERR, stderr),
-        (GoFlag.STORED, stored),
-        (GoFlag.CHANNEL, channel),
-    )
-    flags, fds = _flagged(given, combine=combine, terminal=terminal)
+    given = (stdin, stdout, stderr, stored, channel)
+    flags = _flags(_RUNS, given, combine=combine, terminal=terminal)
     counts = len(command.argv), len(command.environment), len(strings)
     run = Run(flags, *counts, command.uid, command.gid, b"" if stored is not None else strings)
     try:
-        _send(sock, run, fds)
+        _send(sock, run, [fd for fd in given if fd is not None])
     finally:
         if stored is not None:
             os.close(stored)
@@ -205,8 +206,9 @@ def receive(sock: socket.socket, flags: int = 0) -> Received | None:
             return None
         if got & _TRUNCATED:
             raise ProtocolError(f"report socket: packet longer than {_PACKET_ROOM} bytes")
+        packet: Any
         packet, command = decode(data)
-        if isinstance(packet, Go | Run | Signal | End | Listen | Resize):
+        if type(packet) in ORDERS:
             raise ProtocolError(f"report socket: the init sent {type(packet).__name__}")
         kept = isinstance(packet, Terminal)
         return Received(packet, command, pid, tuple(descriptors) if kept else ())

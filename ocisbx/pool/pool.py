@@ -345,11 +345,13 @@ def run_in(
 ) -> tuple[Told, str] | None:
     """What came of it; None: the member has ended meanwhile, and has run nothing."""
     execution = member.execution
-    started_at = utc_text()
+    began_at = time.time()
     if not member.give(order):
         return None
     if hold is not None:
         hold(execution)
+    # While it runs.
+    started_at = utc_text(began_at)
     verdict = execution.wait()
     assert verdict is not None
     member.leave_workspace()

@@ -16,6 +16,7 @@ from ocisbx.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from ocisbx.backends.compile import Compiled
     from ocisbx.backends.late import Late
@@ -76,8 +77,9 @@ class PoolSandbox(Sandbox):
                 remedy="make the pool anew, if you trust it",
             )
 
-    @contextlib.contextmanager
-    def workspace(self, wanted: str | os.PathLike[str] | None) -> Iterator[Workspace | None]:
+    def workspace(
+        self, wanted: str | os.PathLike[str] | None
+    ) -> AbstractContextManager[Workspace | None]:
         """The workspace of one call, from here on the same directory, whatever becomes of its name.
 
         Raises:
@@ -85,9 +87,10 @@ class PoolSandbox(Sandbox):
             InvalidState: it changes just now.
             Unsupported: a rule of [filesystem] does not hold in it.
         """
-        if wanted is None:
-            yield None
-            return
+        return contextlib.nullcontext() if wanted is None else self._given(wanted)
+
+    @contextlib.contextmanager
+    def _given(self, wanted: str | os.PathLike[str]) -> Iterator[Workspace]:
         if not self.per_call:
             raise ConfigError(
                 "the workspace of this pool is fixed",

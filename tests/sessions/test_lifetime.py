@@ -16,7 +16,7 @@ import pytest
 import ocisbx
 from ocisbx import Container, Session
 from ocisbx.background.leftovers import collect
-from ocisbx.background.used import USED_FILE, in_use, last_used
+from ocisbx.background.used import USED_FILE, Use, last_used
 from ocisbx.bundle.record import State, boot_s
 from tests.box import eventually, nap, running
 from tests.command_line import environment
@@ -178,10 +178,12 @@ def test_when_it_was_used_is_believed_only_where_it_can_be(tmp_path: Path) -> No
     place = str(tmp_path)
     since = boot_s()
     assert last_used(place, since) == since
-    with in_use(place), in_use(place):
-        assert last_used(place, since) >= since
-        (tmp_path / USED_FILE).write_bytes(bytes(8))
-        assert last_used(place, since) > since
+    first, second = Use(place), Use(place)
+    assert last_used(place, since) >= since
+    first.end()
+    (tmp_path / USED_FILE).write_bytes(bytes(8))
+    assert last_used(place, since) > since
+    second.end()
     assert since < last_used(place, since) <= boot_s()
     for content in (b"", b"short", b"\xff" * 8, bytes(8), b"\x00" * 6 + b"\xf0\x7f"):
         (tmp_path / USED_FILE).write_bytes(content)
