@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import stat
+import time
 from typing import TYPE_CHECKING
 
 from ocisbx.errors import OcisbxError
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 # (whose name cannot be guessed); nobody else has to see anything of ours.
 MODE_PRIVATE = 0o700
 MODE_CROSSABLE = 0o711
+USABLE_S = 1.0
+
+# Until when what was seen of a directory is taken for granted, by time.monotonic().
+_usable_until: dict[str, float] = {}
 
 
 class Places:
@@ -108,6 +113,16 @@ def _runtime_directory() -> str:
 
 
 def _usable(path: str) -> bool:
+    """Whether it was so at most a second ago: a call asks half a dozen times."""
+    now = time.monotonic()
+    if now < _usable_until.get(path, 0.0):
+        return True
+    usable = _is_usable(path)
+    _usable_until[path] = now + USABLE_S if usable else 0.0
+    return usable
+
+
+def _is_usable(path: str) -> bool:
     try:
         info = os.stat(path)
         flags = os.statvfs(path).f_flag

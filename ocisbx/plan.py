@@ -59,6 +59,11 @@ class Guard(NamedTuple):
         return fingerprint(self.path, self.sight) == self.seen
 
 
+def all_hold(guards: Sequence[Guard]) -> bool:
+    """Whether every one of these facts still stands; dozens are looked at before each call."""
+    return all(fingerprint(path, sight) == seen for path, sight, seen in guards)
+
+
 def fingerprint(path: str, sight: Sight) -> tuple[Any, ...] | None:
     """What `path` leads to.
 
@@ -67,10 +72,10 @@ def fingerprint(path: str, sight: Sight) -> tuple[Any, ...] | None:
     blank: whether it is missing, or looks like a placeholder; processors: which ones this thread
     may use, which a cpuset and a processor that goes offline change, whatever the path.
     """
-    if sight == "processors":
-        return tuple(sorted(os.sched_getaffinity(0)))
     if sight == "blank":
         return (is_blank(path),)
+    if sight == "processors":
+        return tuple(sorted(os.sched_getaffinity(0)))
     try:
         if sight == "entries":
             with os.scandir(path) as entries:
@@ -78,8 +83,9 @@ def fingerprint(path: str, sight: Sight) -> tuple[Any, ...] | None:
         info = os.stat(path)
     except OSError:
         return None
-    exact = (info.st_size, info.st_mtime_ns, info.st_ctime_ns) if sight == "content" else ()
-    return (*identity(info), *exact)
+    if sight == "identity":
+        return identity(info)
+    return (*identity(info), info.st_size, info.st_mtime_ns, info.st_ctime_ns)
 
 
 def identity(info: os.stat_result) -> tuple[int, int, int]:
@@ -100,6 +106,9 @@ def _is_text(value: str) -> bool:
     return True
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 class Template(NamedTuple):
     """config.json cut at its slots: parts[0], slots[0], parts[1], slots[1], ... parts[-1]."""
 
@@ -112,10 +121,10 @@ class Template(NamedTuple):
         """The finished text. `environment` must not be empty; without `argv` the init waits for a
         command. `root` is root.path, `cgroup` linux.cgroupsPath, where the plan has one."""
         values = {
-            "root": json.dumps(root, ensure_ascii=False),
-            "args": json.dumps(list(argv), ensure_ascii=False)[1:-1],
-            "env": json.dumps(environment, ensure_ascii=False)[1:-1],
-            "cgroup": json.dumps(cgroup, ensure_ascii=False),
+            "root": _encode(root),
+            "args": _encode(list(argv))[1:-1],
+            "env": _encode(environment)[1:-1],
+            "cgroup": _encode(cgroup),
         }
         pieces = [self.parts[0]]
         for slot, part in zip(self.slots, self.parts[1:], strict=True):
@@ -195,7 +204,7 @@ class Plan(NamedTuple):
 
     def holds(self) -> bool:
         """True while every fact that it was compiled from still stands."""
-        return all(guard.holds() for guard in self.guards)
+        return all_hold(self.guards)
 
     def payload_environment(
         self,

@@ -19,7 +19,7 @@ from ocisbx.container.paths import is_below
 from ocisbx.container.resolve import resolve
 from ocisbx.errors import ConfigError, InvalidState, Unsupported
 from ocisbx.mounts import PER_CALL_PLACE, WorkspaceValue, parse_workspace
-from ocisbx.plan import Shown, fingerprint, identity
+from ocisbx.plan import Shown, all_hold, fingerprint, identity
 from ocisbx.probe.gather import gather_workspace
 from ocisbx.quirks import find_quirks
 from ocisbx.values import show
@@ -65,7 +65,7 @@ class Late(NamedTuple):
 
     def holds(self) -> bool:
         """True while every fact that it was compiled from still stands."""
-        return all(guard.holds() for guard in self.guards)
+        return all_hold(self.guards)
 
     def on(self, plan: Plan) -> Plan:
         """The plan of a call that gets it."""

@@ -42,25 +42,23 @@ class Made(NamedTuple):
     inode: int
 
 
-class Area(NamedTuple):
-    """What all directories of one `hold` have in common."""
+class Ground(NamedTuple):
+    """A directory that has placeholders, and its register, both open; what is done there."""
 
-    registers: str
+    directory: int
+    register: int
+    path: str
     spares: Spares
-    note: Callable[[str], None]
 
-
-class Register(NamedTuple):
-    """Of the directory `parent`: `known` was in it before."""
-
-    descriptor: int
-    parent: str
-    known: list[Made]
-
-    def write(self, new: Sequence[Made]) -> None:
-        data = json.dumps({"parent": self.parent, "made": [*self.known, *new]}).encode()
+    def write(self, parent: str, made: Sequence[Made]) -> None:
+        """Have the register name these, in the directory `parent`."""
+        data = json.dumps({"parent": parent, "made": made}).encode()
         # In one write: what is read in between is whole. Blanks behind JSON mean nothing.
-        os.pwrite(self.descriptor, data.ljust(os.fstat(self.descriptor).st_size), 0)
+        os.pwrite(self.register, data.ljust(os.fstat(self.register).st_size), 0)
+
+    def close(self) -> None:
+        os.close(self.directory)
+        os.close(self.register)
 
 
 def registers() -> str:
@@ -80,62 +78,70 @@ def hold(
     if not wanted:
         yield
         return
-    by_parent: dict[str, list[Placeholder]] = {}
+    by_parent: dict[str, list[tuple[str, Placeholder]]] = {}
     for one in wanted:
-        by_parent.setdefault(os.path.dirname(one.path), []).append(one)
-    area = Area(registers(), Spares(), note)
-    for path in (os.path.dirname(area.registers), area.registers):
+        parent, _, name = one.path.rpartition("/")
+        by_parent.setdefault(parent or "/", []).append((name, one))
+    place = registers()
+    for path in (os.path.dirname(place), place):
         ensure(path)
-    held: list[tuple[int, int]] = []
+    held: list[Ground] = []
     holder = os.getpid()
     try:
-        with locked(area.registers, fcntl.LOCK_EX):
-            held += (_enter(parent, some, area) for parent, some in by_parent.items())
-        _held.update(*held)
+        with locked(place, fcntl.LOCK_EX):
+            held += (_enter(place, parent, some, note) for parent, some in by_parent.items())
+        _held.update(*(one[:2] for one in held))
         yield
     finally:
         # What a fork of the holder has of it is the holder's.
         if os.getpid() == holder:
-            _held.difference_update(*held)
-            with locked(area.registers, fcntl.LOCK_EX):
-                for directory, register in held:
-                    _remove_if_last(directory, register, area)
+            _held.difference_update(*(one[:2] for one in held))
+            with locked(place, fcntl.LOCK_EX):
+                for ground in held:
+                    _remove_if_last(ground)
                     # As in `locked`.
-                    fcntl.flock(register, fcntl.LOCK_UN)
-                    os.close(directory)
-                    os.close(register)
+                    fcntl.flock(ground.register, fcntl.LOCK_UN)
+                    ground.close()
 
 
-def _enter(parent: str, wanted: Sequence[Placeholder], area: Area) -> tuple[int, int]:
-    """Returns the descriptors of the directory and of its register, whose lock is shared now."""
-    directory = register = -1
+def _enter(
+    place: str, parent: str, wanted: Sequence[tuple[str, Placeholder]], note: Callable[[str], None]
+) -> Ground:
+    """Have them in the directory `parent`; the register's lock is shared from here on."""
+    ground = None
     try:
-        directory = _open_parent(parent)
-        path = f"{area.registers}/{home_of(directory)}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        register = os.open(path, flags, 0o600)
-        fcntl.flock(register, fcntl.LOCK_SH)
-        known = _read(register)
+        ground = _open_ground(place, parent)
+        fcntl.flock(ground.register, fcntl.LOCK_SH)
+        known = _read(ground.register)
         new = []
-        for one in wanted:
-            if _is_new(directory, one, known):
-                new.append(one)
+        for name, one in wanted:
+            if _is_new(ground.directory, name, one, known):
+                new.append((name, one))
             else:
-                area.note(one.path)
+                note(one.path)
         if new:
-            _make_all(directory, Register(register, parent, known), new, area)
+            _make_all(ground, parent, known, new, note)
     except OSError as error:
-        if register >= 0:
-            _remove_if_last(directory, register, area)
-        for descriptor in (directory, register):
-            if descriptor >= 0:
-                os.close(descriptor)
+        if ground is not None:
+            _remove_if_last(ground)
+            ground.close()
         raise OcisbxError(
             f"cannot keep names free in {show(parent)}",
             why=f"{error.filename or parent}: {error.strerror}",
             remedy="run it again if it has just changed; else see [filesystem] in ocisbx-config(5)",
         ) from error
-    return directory, register
+    return ground
+
+
+def _open_ground(place: str, parent: str) -> Ground:
+    directory = _open_parent(parent)
+    try:
+        path = f"{place}/{home_of(directory)}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        return Ground(directory, os.open(path, flags, 0o600), path, Spares(directory))
+    except BaseException:
+        os.close(directory)
+        raise
 
 
 def _open_parent(path: str) -> int:
@@ -152,9 +158,8 @@ def _open_parent(path: str) -> int:
     return current
 
 
-def _is_new(directory: int, wanted: Placeholder, known: Sequence[Made]) -> bool:
+def _is_new(directory: int, name: str, wanted: Placeholder, known: Sequence[Made]) -> bool:
     """Whether it has to be made. Raises OSError: something else is there."""
-    name = os.path.basename(wanted.path)
     try:
         info = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -169,28 +174,31 @@ def _is_new(directory: int, wanted: Placeholder, known: Sequence[Made]) -> bool:
 
 
 def _make_all(
-    directory: int, register: Register, wanted: Sequence[Placeholder], area: Area
+    ground: Ground,
+    parent: str,
+    known: list[Made],
+    wanted: Sequence[tuple[str, Placeholder]],
+    note: Callable[[str], None],
 ) -> None:
     """The register always names them first."""
-    home, spares = home_of(directory), area.spares
-    made = [
-        Made(os.path.basename(one.path), one.content, spares.choose(home, one.content))
-        for one in wanted
-    ]
-    register.write(made)
-    for number, (one, intent) in enumerate(zip(wanted, made, strict=True)):
-        if intent.inode and spares.put(home, intent.inode, intent.content, directory, intent.name):
-            area.note(one.path)
+    spares = ground.spares
+    made = [Made(name, one.content, spares.choose(one.content)) for name, one in wanted]
+    ground.write(parent, [*known, *made])
+    missing = []
+    for number, intent in enumerate(made):
+        name, content, inode = intent
+        if inode and spares.put(inode, content, name):
+            note(wanted[number][1].path)
         else:
             made[number] = intent._replace(inode=0)
-    missing = [number for number, one in enumerate(made) if not one.inode]
+            missing.append(number)
     if not missing:
         return
-    register.write(made)
+    ground.write(parent, [*known, *made])
     for number in missing:
-        made[number] = _make(directory, made[number])
-        area.note(wanted[number].path)
-    register.write(made)
+        made[number] = _make(ground.directory, made[number])
+        note(wanted[number][1].path)
+    ground.write(parent, [*known, *made])
 
 
 def _make(directory: int, intent: Made) -> Made:
@@ -207,33 +215,35 @@ def _make(directory: int, intent: Made) -> Made:
     return intent._replace(inode=info.st_ino)
 
 
-def _remove_if_last(directory: int, register: int, area: Area) -> None:
+def _remove_if_last(ground: Ground) -> None:
     try:
-        fcntl.flock(register, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(ground.register, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return
-    _remove_all(directory, register, area.spares)
-    os.unlink(f"{area.registers}/{home_of(directory)}")
+    _remove_all(ground)
+    os.unlink(ground.path)
 
 
-def _remove_all(directory: int, register: int, spares: Spares) -> None:
-    home = home_of(directory)
-    for one in _read(register):
-        with contextlib.suppress(OSError):
-            _remove(directory, one, spares, home)
+def _remove_all(ground: Ground) -> None:
+    for one in _read(ground.register):
+        try:
+            _remove(ground.directory, one, ground.spares)
+        except OSError:
+            continue
 
 
-def _remove(directory: int, made: Made, spares: Spares, home: str) -> None:
+def _remove(directory: int, made: Made, spares: Spares) -> None:
     """Take it away where it is still what we made; an empty directory of another inode is not."""
-    info = os.stat(made.name, dir_fd=directory, follow_symlinks=False)
-    if made.inode not in (0, info.st_ino) or stat.S_ISDIR(info.st_mode) != (not made.content):
+    name, content, inode = made
+    info = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if inode not in (0, info.st_ino) or stat.S_ISDIR(info.st_mode) != (not content):
         return
-    if made.inode and spares.give_back(home, made.inode, made.content, directory, made.name):
+    if inode and spares.give_back(inode, content, name):
         return
-    if not made.content:
-        os.rmdir(made.name, dir_fd=directory)
-    elif info.st_size == len(made.content):
-        os.unlink(made.name, dir_fd=directory)
+    if not content:
+        os.rmdir(name, dir_fd=directory)
+    elif info.st_size == len(content):
+        os.unlink(name, dir_fd=directory)
 
 
 def _read(register: int) -> list[Made]:
@@ -264,7 +274,7 @@ def _forget(path: str) -> None:
             directory = _open_parent(parent)
             try:
                 if os.path.basename(path) == home_of(directory):
-                    _remove_all(directory, register, Spares())
+                    _remove_all(Ground(directory, register, path, Spares(directory)))
             finally:
                 os.close(directory)
         os.unlink(path)

@@ -27,54 +27,55 @@ def pool() -> str:
 
 
 class Spares:
-    """Those that there were when they were first asked for; others may have some of them by now.
+    """Those of one directory, as there were when they were first asked for; others may have some of
+    them by now."""
 
-    `home` names the directory in which they are used (`home_of`).
-    """
+    def __init__(self, directory: int) -> None:
+        """`directory`: a descriptor of it, which whoever has these holds open for as long."""
+        self._directory = directory
+        self._place = f"{pool()}/{home_of(directory)}"
+        # How many more it takes, and the inodes by their content, once they were looked at.
+        self._room: int | None = None
+        self._inodes: dict[str, list[int]] = {}
 
-    def __init__(self) -> None:
-        self._place = pool()
-        # How many more each home takes, as far as they were looked at.
-        self._rooms: dict[str, int] = {}
-        # Their inodes, by home and content.
-        self._inodes: dict[tuple[str, str], list[int]] = {}
-
-    def _look(self, home: str) -> int:
-        if home in self._rooms:
-            return self._rooms[home]
-        self._rooms[home] = 0
+    def _look(self) -> int:
+        if self._room is not None:
+            return self._room
+        self._room = 0
         # Without a pool each is made and deleted.
         with contextlib.suppress(OSError, OcisbxError):
-            if not trusted(f"{self._place}/{home}"):
-                self._settle(home)
-            names = os.listdir(f"{self._place}/{home}")
-            self._rooms[home] = MOST - len(names)
+            if not trusted(self._place):
+                self._settle()
+            names = os.listdir(self._place)
+            self._room = MOST - len(names)
             for name in names:
                 content, _, inode = name.partition(" ")
                 if inode.isdecimal():
-                    self._inodes.setdefault((home, content), []).append(int(inode))
-        return self._rooms[home]
+                    self._inodes.setdefault(content, []).append(int(inode))
+        return self._room
 
-    def _settle(self, home: str) -> None:
+    def _settle(self) -> None:
         """Make its place, for which the oldest goes where there are many."""
-        ensure(os.path.dirname(self._place))
-        ensure(self._place)
-        homes = sorted(os.scandir(self._place), key=lambda entry: entry.stat().st_mtime)
-        for old in homes[: max(0, len(homes) + 1 - HOMES)]:
+        homes = os.path.dirname(self._place)
+        ensure(os.path.dirname(homes))
+        ensure(homes)
+        found = sorted(os.scandir(homes), key=lambda entry: entry.stat().st_mtime)
+        for old in found[: max(0, len(found) + 1 - HOMES)]:
             for entry in os.scandir(old.path) if old.is_dir(follow_symlinks=False) else ():
                 _delete(entry)
             _delete(old)
-        ensure(f"{self._place}/{home}")
+        ensure(self._place)
 
-    def choose(self, home: str, content: str) -> int:
+    def choose(self, content: str) -> int:
         """The inode of one that is chosen no second time; 0: there is none."""
-        self._look(home)
-        inodes = self._inodes.get((home, content))
+        if self._room is None:
+            self._look()
+        inodes = self._inodes.get(content)
         return inodes.pop() if inodes else 0
 
-    def put(self, home: str, inode: int, content: str, directory: int, name: str) -> bool:
+    def put(self, inode: int, content: str, name: str) -> bool:
         """Move one that was chosen there; False: it cannot be had."""
-        spare = self._path(home, content, inode)
+        spare, directory = f"{self._place}/{content} {inode}", self._directory
         try:
             if content:
                 os.link(spare, name, dst_dir_fd=directory)
@@ -85,15 +86,15 @@ class Spares:
         except OSError:
             # It lies on another file system, or behind another mount (EXDEV).
             return False
-        self._rooms[home] = self._look(home) + 1
+        self._room = self._look() + 1
         return True
 
-    def give_back(self, home: str, inode: int, content: str, directory: int, name: str) -> bool:
+    def give_back(self, inode: int, content: str, name: str) -> bool:
         """Take it from there, if it is still blank; False: it has to be deleted."""
-        room = self._look(home)
+        room, directory = self._look(), self._directory
         if room <= 0:
             return False
-        spare = self._path(home, content, inode)
+        spare = f"{self._place}/{content} {inode}"
         try:
             if content:
                 # Of two names of one file rename(2) leaves both: whoever put it there was killed.
@@ -102,7 +103,7 @@ class Spares:
             os.rename(name, spare, src_dir_fd=directory)
         except OSError:
             return False
-        self._rooms[home] = room - 1
+        self._room = room - 1
         info = os.lstat(spare)
         # No time tells: whoever writes into it may set them back (utimensat(2)).
         if info.st_ino != inode or not holds_nothing(spare, info):
@@ -111,11 +112,8 @@ class Spares:
                 os.rename(spare, name, dst_dir_fd=directory)
             except OSError:
                 # By now there is something else of theirs: it is kept, and used for nothing.
-                os.rename(spare, f"{self._place}/{home}/found by {os.urandom(8).hex()}")
+                os.rename(spare, f"{self._place}/found by {os.urandom(8).hex()}")
         return True
-
-    def _path(self, home: str, content: str, inode: int) -> str:
-        return f"{self._place}/{home}/{content} {inode}"
 
 
 def _delete(entry: os.DirEntry[str]) -> None:
