@@ -13,6 +13,10 @@ A session's command:
   order     the packet that starts `true` in a session, and the packets of its start and end: what
             the kernel and the init take;
   session   Session.run().
+A call of a warm interpreter, `print(1+1)`:
+  python3   `python3 -c` on the host;
+  nothing   the hand-over of a call to a shell that waits as an interpreter does, and prints;
+  warm      Pool.run_code().
 Prints one JSON object; `--keep` writes results/floors.json.
 """
 
@@ -25,6 +29,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,7 +43,7 @@ from benchmarks.common import (
     summarize,
     timed,
 )
-from ocisbx import Sandbox, Session, command
+from ocisbx import Pool, Sandbox, SandboxConfig, Session, command
 from ocisbx.background.packets import ask_orders
 from ocisbx.bench.bare import ID, lane
 from ocisbx.bench.processes import unique
@@ -56,6 +61,10 @@ WARM_UP = 5
 TIMEOUT_S = 30.0
 ANSWER_BYTES = 4096
 INSIDE = "--inside"
+CODE = "print(1+1)"
+# ocisbx-pool(1), "Warm interpreters".
+WAITS = ["sh", "-c", "echo ocisbx-ready; read size; echo 2"]
+PAUSE_S = 0.05
 
 
 def process(argv: Sequence[str], copy: int | None = None) -> float:
@@ -160,6 +169,24 @@ def commands(runtime: str) -> Iterator[dict[str, Callable[[], float]]]:
             }
 
 
+@contextlib.contextmanager
+def warm(runtime: str) -> Iterator[dict[str, Callable[[], float]]]:
+    config = SandboxConfig(runtime={"names": [runtime]}, workspace="none")
+    with Pool(config, 1, warm=WAITS) as shell, Pool(config, 1, warm="python3") as python:
+        yield {
+            "python3": partial(process, ["python3", "-c", CODE]),
+            "nothing": partial(pooled, shell),
+            "warm": partial(pooled, python),
+        }
+
+
+def pooled(pool: Pool) -> float:
+    while not pool.counts.waiting:
+        time.sleep(PAUSE_S)
+    time.sleep(PAUSE_S)
+    return timed(partial(pool.run_code, CODE))
+
+
 def ratios(samples: dict[str, list[float]], first: str) -> dict[str, dict[str, float]]:
     """What each took, and times what the first one did."""
     base = statistics.median(samples[first])
@@ -183,7 +210,10 @@ def main() -> int:
             whole = ratios(interleave(contenders, options.rounds, WARM_UP), "bare")
         with commands(runtime) as contenders:
             further = ratios(interleave(contenders, options.rounds, WARM_UP), "spawn")
-        rows.append({"runtime": shown(runtime), "cold": whole, "session": further})
+        with warm(runtime) as contenders:
+            ahead = ratios(interleave(contenders, options.rounds, WARM_UP), "python3")
+        found = {"cold": whole, "session": further, "warm": ahead}
+        rows.append({"runtime": shown(runtime), **found})
     document = {"benchmark": "floors", "host": host, "rows": rows}
     print(json.dumps(document, indent=2))
     if options.keep:

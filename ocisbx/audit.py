@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ROTATE_BYTES = 8 << 20
 KEPT_FILES = 4
 ARGUMENT_LIMIT = 512
+# Of hostile text so much takes milliseconds.
+EARLY_LIMIT = 512
 REDACTED = "[redacted]"
 
 # No more of an argument is looked at: the patterns take quadratic time on hostile text.
@@ -65,6 +67,16 @@ def redact(argv: Sequence[str]) -> list[str]:
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def begin_line(
+    call_id: str, started_at: str, command: Sequence[str], plan: Plan
+) -> AuditLine | None:
+    """The line of a call that runs; None for a long command: nobody drives the call meanwhile, and
+    what looks for secrets may take quadratic time, so its line is made at the end."""
+    if sum(map(len, command)) > EARLY_LIMIT:
+        return None
+    return AuditLine(call_id, started_at, command, plan)
 
 
 class AuditLine:

@@ -239,9 +239,9 @@ class Launch:
             if self._hold is not None:
                 self._hold(execution)
             if self._audited_at and call.id is None:
-                from ocisbx.audit import AuditLine  # noqa: PLC0415 -- supervisors wait without it
+                from ocisbx.audit import begin_line  # noqa: PLC0415 -- supervisors wait without it
 
-                self.line = AuditLine(execution.id, self._audited_at, call.argv, plan)
+                self.line = begin_line(execution.id, self._audited_at, call.argv, plan)
             verdict = execution.wait()
             assert verdict is not None
             captured = execution.stdio.finish(keep=call.keep_in is not None)

@@ -25,8 +25,8 @@ MODE_PRIVATE = 0o700
 MODE_CROSSABLE = 0o711
 USABLE_S = 1.0
 
-# Until when what was seen of a directory is taken for granted, by time.monotonic().
-_usable_until: dict[str, float] = {}
+# Until when what a user has seen of a directory is taken for granted, by time.monotonic().
+_usable_until: dict[tuple[str, int], float] = {}
 
 
 class Places:
@@ -114,11 +114,11 @@ def _runtime_directory() -> str:
 
 def _usable(path: str) -> bool:
     """Whether it was so at most a second ago: a call asks half a dozen times."""
-    now = time.monotonic()
-    if now < _usable_until.get(path, 0.0):
+    now, asked = time.monotonic(), (path, os.geteuid())
+    if now < _usable_until.get(asked, 0.0):
         return True
     usable = _is_usable(path)
-    _usable_until[path] = now + USABLE_S if usable else 0.0
+    _usable_until[asked] = now + USABLE_S if usable else 0.0
     return usable
 
 

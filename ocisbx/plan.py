@@ -55,9 +55,6 @@ class Guard(NamedTuple):
     sight: Sight
     seen: tuple[Any, ...] | None
 
-    def holds(self) -> bool:
-        return fingerprint(self.path, self.sight) == self.seen
-
 
 def all_hold(guards: Sequence[Guard]) -> bool:
     """Whether every one of these facts still stands; dozens are looked at before each call."""

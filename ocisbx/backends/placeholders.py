@@ -137,8 +137,9 @@ def _open_ground(place: str, parent: str) -> Ground:
     directory = _open_parent(parent)
     try:
         path = f"{place}/{home_of(directory)}"
+        spares = Spares(directory)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return Ground(directory, os.open(path, flags, 0o600), path, Spares(directory))
+        return Ground(directory, os.open(path, flags, 0o600), path, spares)
     except BaseException:
         os.close(directory)
         raise

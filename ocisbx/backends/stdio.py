@@ -84,10 +84,11 @@ class PayloadStdio:
 
     def release(self) -> None:
         """Close the payload's ends: the payload alone holds them now."""
-        given = (self.stdin, self.stdout, self.stderr)
-        self.stdin = self.stdout = self.stderr = None
-        for descriptor in given:
+        for name in ("stdin", "stdout", "stderr"):
+            descriptor = getattr(self, name)
             if descriptor is not None:
+                # Each is named until it goes: whoever forks in between closes the others.
+                setattr(self, name, None)
                 os.close(descriptor)
 
     def finish(self, *, keep: bool) -> tuple[Captured, Captured]:

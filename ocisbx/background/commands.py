@@ -10,7 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from ocisbx.audit import AuditLine
+from ocisbx.audit import begin_line
 from ocisbx.backends.beside import SideExecution
 from ocisbx.backends.endings import SETTLE_S
 from ocisbx.backends.oci import new_id
@@ -113,16 +113,18 @@ class Orders:
             if hold is not None:
                 hold(execution)
             # While it runs.
-            line = AuditLine(execution.id, started_at, call.argv, plan) if audit else None
+            line = begin_line(execution.id, started_at, call.argv, plan) if audit else None
             verdict = execution.wait()
             assert verdict is not None
             self._explain(execution, call)
             captured = execution.stdio.finish(keep=False)
         finally:
-            execution.close()
-            use.end()
+            try:
+                execution.close()
+            finally:
+                use.end()
         told = Told(plan, call, execution, verdict, captured)
-        return conclude(told, started_at, resolve_s=0.0, line=line)
+        return conclude(told, started_at, resolve_s=0.0, audit=audit, line=line)
 
     def spawn(self, call: Call, *, timeout_s: float | None = None, audit: bool = True) -> Spawned:
         """Start one command on a terminal that the caller holds; as `run`, with its errors.
@@ -157,7 +159,7 @@ class Orders:
         return Spawned(started, call, started_at, resolve_s=0.0, audit=audit)
 
     def _begin(self, plan: Plan, call: Call) -> tuple[Use, SideExecution]:
-        """Start it; both are the caller's to end, this one last."""
+        """Start it; both are the caller's to end, the use last."""
         try:
             use = Use(self._directory)
             try:

@@ -31,7 +31,8 @@ AUDIT = "ocisbx.audit"
 
 def begin_again_if_compiled(paths: list[str]) -> None:
     """Begin again by exec where these modules had to be compiled, which may leave twice as much
-    memory in use as to find them compiled; nobody shall have to after that."""
+    memory in use as to find them compiled; nobody shall have to after that. Of those that only some
+    need none is looked at here: where one alone has changed, the first that needs it is larger."""
     if not paths or sys.argv[-1] == AGAIN:
         return
     for name in (CAP, SEATS, TERMINAL, TRANSCRIPT):

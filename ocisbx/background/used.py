@@ -26,15 +26,17 @@ class Use:
         self._descriptor = os.open(f"{directory}/{USED_FILE}", FLAGS, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+            self._note()
         except BaseException:
             os.close(self._descriptor)
             raise
-        self._note()
 
     def end(self) -> None:
         """No more; once."""
-        self._note()
-        os.close(self._descriptor)
+        try:
+            self._note()
+        finally:
+            os.close(self._descriptor)
 
     def _note(self) -> None:
         try:

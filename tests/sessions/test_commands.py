@@ -47,6 +47,14 @@ def test_each_command_has_its_own(house: Box) -> None:
         assert session.run(["true"]).exit_code == 0
 
 
+def test_a_long_command_is_driven_while_its_audit_line_is_made(house: Box) -> None:
+    # What looks for secrets takes a second for these.
+    words = ["secret" * 170] * 100
+    with house.session() as session:
+        late = session.run(["sh", "-c", "sleep 0.5", *words], timeout_s=0.2)
+    assert late.termination == "timed_out"
+
+
 @every
 def test_usage_is_each_commands(house: Box) -> None:
     burn = "import time\nuntil = time.process_time() + 0.4\nwhile time.process_time() < until: pass"

@@ -8,7 +8,7 @@ import signal
 import socket
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -244,3 +244,7 @@ def test_an_order_to_an_init_that_is_gone_is_an_oserror_not_a_signal() -> None:
         for send in (wire.send_go, wire.send_end):
             with pytest.raises(BrokenPipeError):
                 send(ours)
+
+
+def test_what_no_init_sends_is_every_order() -> None:
+    assert set(get_args(protocol.Order)) == protocol.ORDERS

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ocisbx.backends.lower import lower, make_template
 from ocisbx.config import SandboxConfig
 from ocisbx.container.resolve import resolve
-from ocisbx.plan import SLOTS, Guard, Plan, Template, fingerprint
+from ocisbx.plan import SLOTS, Guard, Plan, Template, all_hold, fingerprint
 from tests.unit.hosts import make_host
 
 if TYPE_CHECKING:
@@ -85,26 +85,26 @@ def test_the_environment_of_the_call() -> None:
 def test_guards_see_changes(tmp_path: Path) -> None:
     path = tmp_path / "file"
     missing = Guard(str(path), sight="content", seen=fingerprint(str(path), "content"))
-    assert missing.holds()
+    assert all_hold([missing])
     path.write_text("one")
-    assert not missing.holds()
+    assert not all_hold([missing])
     exact = Guard(str(path), sight="content", seen=fingerprint(str(path), "content"))
     identity = Guard(str(path), sight="identity", seen=fingerprint(str(path), "identity"))
     path.write_text("longer")
-    assert not exact.holds()
-    assert identity.holds()
+    assert not all_hold([exact])
+    assert all_hold([identity])
     path.unlink()
     path.mkdir()
-    assert not identity.holds()
+    assert not all_hold([identity])
 
 
 def test_a_guard_sees_that_there_are_fewer_processors() -> None:
     before = os.sched_getaffinity(0)
     guard = Guard("/sys", sight="processors", seen=fingerprint("/sys", "processors"))
-    assert guard.holds()
+    assert all_hold([guard])
     try:
         os.sched_setaffinity(0, {max(before)})
-        assert guard.holds() is (len(before) == 1)
+        assert all_hold([guard]) is (len(before) == 1)
     finally:
         os.sched_setaffinity(0, before)
-    assert guard.holds()
+    assert all_hold([guard])
