@@ -25,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -174,7 +175,7 @@ def warm(runtime: str) -> Iterator[dict[str, Callable[[], float]]]:
     config = SandboxConfig(runtime={"names": [runtime]}, workspace="none")
     with Pool(config, 1, warm=WAITS) as shell, Pool(config, 1, warm="python3") as python:
         yield {
-            "python3": partial(process, ["python3", "-c", CODE]),
+            "python3": partial(process, [shutil.which("python3") or sys.executable, "-c", CODE]),
             "nothing": partial(pooled, shell),
             "warm": partial(pooled, python),
         }

@@ -52,6 +52,8 @@ class Store:
         self._bounds = bounds
         self._max_age_s = max_age_s
         self._idle_s = idle_s
+        # To see one off is waiting for the most part: others are started meanwhile.
+        self._most_starting = os.cpu_count() or 1
         self._renew()
 
     def _renew(self) -> None:
@@ -208,7 +210,7 @@ class Store:
         with self._arrived:
             if self._threads or self._closed:
                 return
-            count = min(MOST_THREADS, os.cpu_count() or 1, self._bounds.most)
+            count = min(MOST_THREADS, 2 * self._most_starting, self._bounds.most)
             self._threads = [
                 threading.Thread(target=self._work, name="ocisbx-pool", daemon=True)
                 for _ in range(count)
@@ -245,6 +247,8 @@ class Store:
     def _may_start(self, now: float) -> bool:
         wanted = self._demand.wanted(now)
         if len(self._waiting) + self._starting >= wanted or self._back_off.holds(now):
+            return False
+        if self._starting >= self._most_starting:
             return False
         return 2 * len(self._waiting) < wanted or not self._must_wait(now)
 
