@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ocisbx import command
 from ocisbx.bench.launchers import MEMORY_BYTES, PIDS, REFERENCE, Job, Opened, Row
-from ocisbx.bench.processes import TIMEOUT_S, held, opened, unique
+from ocisbx.bench.processes import TIMEOUT_S, end_payloads, held, opened, unique
 from ocisbx.errors import RuntimeFailed
 
 if TYPE_CHECKING:
@@ -189,7 +189,8 @@ def hold_engine(argv: Argv, job: Job) -> Iterator[None]:
         try:
             yield
         finally:
-            # They outlive the client that started them.
+            # They outlive the client that started them, and are given ten seconds each to end.
+            end_payloads(job.mark)
             ask(job.program, "rm", "--force", *names)
 
 

@@ -65,8 +65,7 @@ def held(
     children: list[Child] = []
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, null)
-        stack.callback(_end_left, job.mark)
-        stack.callback(_end, children)
+        stack.callback(_end, children, job.mark)
         for lane in range(job.lanes):
             reader, writer = os.pipe()
             stack.callback(os.close, reader)
@@ -81,9 +80,10 @@ def held(
         yield
 
 
-def _end(children: Sequence[Child]) -> None:
-    """Most launchers end what they started when they are asked to, and some only then; unshare(1)
-    does not hear that. All at once: who waits for us has no patience for each."""
+def _end(children: Sequence[Child], mark: str) -> None:
+    """First what runs in them, with which most launchers end and take away what they have made;
+    then those that wait for a word. All at once: who waits for us has no patience for each."""
+    end_payloads(mark)
     for child in children:
         child.kill(signal.SIGTERM)
     until = time.monotonic() + ASKED_S
@@ -92,10 +92,11 @@ def _end(children: Sequence[Child]) -> None:
             child.kill()
             child.wait()
         child.close()
+    end_payloads(mark)
 
 
-def _end_left(mark: str) -> None:
-    """A container whose runtime had to be killed goes on: its process 1 does not hear SIGTERM."""
+def end_payloads(mark: str) -> None:
+    """Process 1 of a container does not hear SIGTERM, nor is it always its launcher's child."""
     payload = f"86400.{mark}".encode()
     for pid in processes() if mark else ():
         if payload in command_line(pid):
