@@ -38,6 +38,22 @@ def process_of(member: Member) -> int:
     return member.execution.init_pid or member.execution.runtime_pid
 
 
+def test_no_more_are_started_at_once_than_there_are_processors(make: Make) -> None:
+    """Though there are more threads, which see off others meanwhile."""
+    pool = make(8)
+    pool.open()
+    most = 0
+
+    def is_full() -> bool:
+        nonlocal most
+        waiting, starting, _ = pool.counts
+        most = max(most, starting)
+        return waiting == 8
+
+    assert eventually(is_full)
+    assert most <= (os.cpu_count() or 1)
+
+
 @pytest.mark.parametrize("who", ["init", "runtime"])
 def test_a_killed_member_is_not_handed_out(make: Make, who: str) -> None:
     pool = make(3)
