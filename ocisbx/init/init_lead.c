@@ -138,12 +138,28 @@ static int is_ordered(const struct init *init)
 	return SYS3(recvmsg, init->orders, &message, MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
 
+/* Whoever has one is the waiting leader no more, and was not lost if it has ended since. */
+static void hear_taken(struct init *init)
+{
+	int pid;
+
+	while (SYS3(read, init->taken[0], &pid, sizeof pid) == sizeof pid) {
+		init->reaper.lost_leaders = 0;
+		if (pid == init->reaper.leader)
+			init->reaper.leader = 0;
+	}
+}
+
 /* A leader that a command of the container has stopped would take no order. */
 static void replace_stopped(struct init *init)
 {
 	int status;
 
 	if (SYS4(wait4, init->reaper.leader, &status, WNOHANG | WUNTRACED, 0) <= 0)
+		return;
+	/* It may have taken one first, just now. */
+	hear_taken(init);
+	if (!init->reaper.leader)
 		return;
 	if ((status & 0xff) == 0x7f) {
 		SYS2(kill, init->reaper.leader, SIGKILL);
@@ -177,13 +193,11 @@ static void make_leader(struct init *init)
  * each ends at once (prlimit(2), as its ids are ours). Where two end so the order is refused. */
 void keep_leader(struct init *init, int ahead)
 {
-	int pid, ordered;
+	int ordered;
 
 	if (!init->orders)
 		return;
-	while (SYS3(read, init->taken[0], &pid, sizeof pid) == sizeof pid)
-		if (pid == init->reaper.leader)
-			init->reaper.leader = init->reaper.lost_leaders = 0;
+	hear_taken(init);
 	if (init->reaper.leader)
 		replace_stopped(init);
 	ordered = !init->reaper.leader && is_ordered(init);

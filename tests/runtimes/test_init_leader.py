@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import resource
+import select
 import signal
 import socket
 import time
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["session"]
 
 pytestmark = pytest.mark.runtime
+
+# linux/ptrace.h
+PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 24, 0x4206, 0x4207
 
 # Those that lead no command yet: of ours, not process 1, and no child's parent.
 WAITING = """
@@ -147,6 +152,48 @@ def test_many_orders_at_once(session: Container) -> None:
             side.expect(Started)
             assert side.rest() == b"%d\n" % number
             assert side.finish().status == 0
+
+
+class Slowed:
+    """A process that we hold up before and after each of its system calls (ptrace(2))."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._call(PTRACE_SEIZE)
+        self._call(PTRACE_INTERRUPT)
+
+    def step(self, pause_s: float) -> None:
+        os.waitpid(self._pid, 0)
+        time.sleep(pause_s)
+        self._call(PTRACE_SYSCALL)
+
+    def let_go(self) -> None:
+        self._call(PTRACE_INTERRUPT)
+        os.waitpid(self._pid, 0)
+        self._call(PTRACE_DETACH)
+
+    def _call(self, request: int) -> None:
+        assert ctypes.CDLL(None).ptrace(request, self._pid, None, None) == 0
+
+
+@one_native
+@pytest.mark.parametrize("count", [2, 4])
+def test_leaders_that_end_before_process_1_looks_took_their_orders(
+    count: int, session: Container
+) -> None:
+    """As on a busy machine: each step of it takes longer than their whole lives."""
+    slowed = Slowed(session.init_pid)
+    sides = [Side(session, shell("exit 3")) for _ in range(count + 1)]
+    for side in sides[:-1]:
+        # Its leader does not wait for us.
+        with side:
+            pass
+    with sides[-1] as side:
+        while not select.select([side.sock], [], [], 0)[0]:
+            slowed.step(0.003)
+        slowed.let_go()
+        side.expect(Started)
+        assert side.finish().status == 3
 
 
 @one_native
