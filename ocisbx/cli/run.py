@@ -323,9 +323,11 @@ class Interrupts:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
+        came = self.count or self._raised_at_s is not None
         for number in ENDINGS:
             if signal.getsignal(number) == self._on_signal:
-                signal.signal(number, signal.SIG_DFL)
+                # What ends anyway ends with the exit code of the first.
+                signal.signal(number, signal.SIG_IGN if came else signal.SIG_DFL)
         if (
             self._raised_at_s is not None
             and error is not None

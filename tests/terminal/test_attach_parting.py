@@ -50,6 +50,18 @@ def test_it_is_restored_when_several_signals_end_us_at_once(yard: Box) -> None:
             assert seat.is_as_before
 
 
+def test_it_ends_by_the_first_signal_however_many_follow(yard: Box) -> None:
+    shell(yard)
+    with sit(yard) as seat:
+        seat.wait_for(b"$ ")
+        seat.kill(signal.SIGTERM)
+        while seat.process.poll() is None:
+            seat.kill(signal.SIGHUP)
+            seat.read(0.0)
+        assert seat.drain_until_end() == 130
+        assert seat.is_as_before
+
+
 def test_who_resizes_while_they_type_types_it_once(yard: Box) -> None:
     detached(yard, "--", "sh", "-c", "stty raw -echo; printf up; head -c 20000 | cksum")
     with sit(yard) as seat:
