@@ -15,6 +15,7 @@ from ocisbx.outcome import StartFailure
 if TYPE_CHECKING:
     import socket
 
+    from ocisbx.backends.ahead import Ahead
     from ocisbx.backends.base import Call
     from ocisbx.backends.stdio import PayloadStdio
     from ocisbx.errors import OcisbxError
@@ -40,14 +41,14 @@ class SideExecution(Driven):
         self._cgroup = cgroup
         self._before: list[bytes | None] = []
 
-    def start(self, orders: socket.socket) -> None:
-        """Send it to the container that takes its orders there.
+    def start(self, orders: socket.socket, ahead: Ahead | None = None) -> None:
+        """Send it to the container that takes its orders there; `ahead`: with what was made for it.
 
         Raises:
             OSError: nobody takes any more; no descriptor is left.
             TimeoutError: it is there, and takes none.
         """
-        theirs = self._init.connect()
+        theirs = self._init.connect(None if ahead is None else ahead.channel())
         stdio = self.stdio
         self._count()
         try:

@@ -14,6 +14,8 @@ from ocisbx.init import protocol, wire
 if TYPE_CHECKING:
     from ocisbx.backends.stdio import PayloadStdio
 
+    Pair = tuple[socket.socket, socket.socket]
+
 
 _channels: weakref.WeakSet[InitChannel] = weakref.WeakSet()
 
@@ -49,9 +51,10 @@ class InitChannel:
         assert self._socket is not None
         return self._socket.fileno()
 
-    def connect(self) -> socket.socket:
-        """Open it; what is returned is the init's end."""
-        ours, theirs = wire.report_socketpair()
+    def connect(self, pair: Pair | None = None) -> socket.socket:
+        """Open it, by this pair of `wire.report_socketpair` or one of its own; what is returned is
+        the init's end."""
+        ours, theirs = wire.report_socketpair() if pair is None else pair
         self._socket = ours
         ours.settimeout(0)
         return theirs

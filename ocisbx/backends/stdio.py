@@ -12,6 +12,7 @@ from ocisbx.result import Captured
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ocisbx.backends.ahead import Ahead
     from ocisbx.backends.base import Call
     from ocisbx.capture import Sink
     from ocisbx.plan import Plan
@@ -47,9 +48,11 @@ class PayloadStdio:
         *,
         prefix: str = "",
         taken: Taken | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
         """Make pipes, sinks and the input; captures lie in `directory`, their names after
-        `prefix`. A call without a command has none of them. `taken`: a payload that runs already.
+        `prefix`. A call without a command has none of them. `taken`: a payload that runs already;
+        `ahead`: pipes that were made for this one.
 
         Raises:
             OcisbxError: a capture file cannot be made, a descriptor of the caller's is not open.
@@ -64,6 +67,7 @@ class PayloadStdio:
         self._cap_bytes = plan.max_output_bytes
         self._on_limit = on_limit if plan.on_output_limit == "kill" else None
         self._taken = taken
+        self._ahead = ahead
         _all.add(self)
         if not call.argv:
             return
@@ -122,7 +126,11 @@ class PayloadStdio:
 
     def _output(self, name: str, sink: Sink, on_data: Callable[[bytes], None] | None) -> int | None:
         """The payload's end; None: it has it already."""
-        ours, theirs = os.pipe() if self._taken is None else (self._taken.ends.pop(name), None)
+        theirs: int | None = None
+        if self._taken is not None:
+            ours = self._taken.ends.pop(name)
+        else:
+            ours, theirs = os.pipe() if self._ahead is None else self._ahead.pipe()
         self.streams.append(
             OutputStream(
                 name, ours, self._cap_bytes, sink, on_data=on_data, on_limit=self._on_limit

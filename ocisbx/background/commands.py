@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import os
 import select
@@ -11,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from ocisbx.audit import begin_line
+from ocisbx.backends.ahead import Ahead
 from ocisbx.backends.beside import SideExecution
 from ocisbx.backends.endings import SETTLE_S
 from ocisbx.backends.oci import new_id
@@ -60,12 +62,23 @@ USERS = {
 class Orders:
     """Where a container takes further commands, as long as it runs. Thread-safe."""
 
-    def __init__(self, container_id: str, plan: Plan, cgroup: str, orders: socket.socket) -> None:
+    def __init__(
+        self,
+        container_id: str,
+        plan: Plan,
+        orders: socket.socket,
+        *,
+        cgroup: str = "",
+        ends_idle: bool = False,
+    ) -> None:
+        """`orders`: where they go to. `ends_idle`: it ends when it was not used for some time."""
         self.id = container_id
         self.plan = plan
-        self._cgroup = cgroup
         self._orders = orders
+        self._cgroup = cgroup
+        self._ends_idle = ends_idle
         self._directory = directory_of(container_id)
+        self._ahead = Ahead()
 
     @classmethod
     def of(cls, container_id: str) -> Self:
@@ -79,15 +92,21 @@ class Orders:
         if found is None:
             raise _ended(container_id)
         told, orders = found
-        return cls(container_id, Plan.from_json(told["plan"]), told["cgroup"], orders)
+        plan = Plan.from_json(told["plan"])
+        return cls(
+            container_id, plan, orders, cgroup=told["cgroup"], ends_idle=told["ends_idle"]
+        )
 
     def under(self, **changes: Any) -> Self:  # noqa: ANN401 -- fields of Plan
         """The same place, for commands that another plan applies to; closed with this one."""
-        return type(self)(self.id, self.plan._replace(**changes), self._cgroup, self._orders)
+        other = copy.copy(self)
+        other.plan = self.plan._replace(**changes)
+        return other
 
     def close(self) -> None:
         """Take no further ones; those that run go on."""
         self._orders.close()
+        self._ahead.close()
 
     def run(
         self,
@@ -107,13 +126,14 @@ class Orders:
         """
         plan = self.plan if timeout_s is None else self.plan._replace(timeout_s=timeout_s)
         plan.commands.check(call.argv)
-        started_at = utc_text()
         use, execution = self._begin(plan, call)
+        started_at = utc_text()
         try:
             if hold is not None:
                 hold(execution)
             # While it runs.
             line = begin_line(execution.id, started_at, call.argv, plan) if audit else None
+            self._ahead.make()
             verdict = execution.wait()
             assert verdict is not None
             self._explain(execution, call)
@@ -122,7 +142,8 @@ class Orders:
             try:
                 execution.close()
             finally:
-                use.end()
+                if use is not None:
+                    use.end()
         told = Told(plan, call, execution, verdict, captured)
         return conclude(told, started_at, resolve_s=0.0, audit=audit, line=line)
 
@@ -148,7 +169,8 @@ class Orders:
         execution: Any
         use, execution = self._begin(plan, call._replace(holds_terminal=True))
         with contextlib.ExitStack() as stack:
-            stack.callback(use.end)
+            if use is not None:
+                stack.callback(use.end)
             stack.callback(execution.close)
             execution.wait_started()
             if execution.verdict is not None:
@@ -158,14 +180,15 @@ class Orders:
             )
         return Spawned(started, call, started_at, resolve_s=0.0, audit=audit)
 
-    def _begin(self, plan: Plan, call: Call) -> tuple[Use, SideExecution]:
+    def _begin(self, plan: Plan, call: Call) -> tuple[Use | None, SideExecution]:
         """Start it; both are the caller's to end, the use last."""
         try:
-            use = Use(self._directory)
+            use = Use(self._directory) if self._ends_idle else None
             try:
                 return use, self._start(plan, call)
             except BaseException:
-                use.end()
+                if use is not None:
+                    use.end()
                 raise
         except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
             raise _ended(self.id) from error
@@ -207,12 +230,13 @@ class Orders:
             self._directory,
             lambda: execution.end_now(Reason.OUTPUT),
             prefix=f"{command_id}.",
+            ahead=self._ahead,
         )
         execution = execution_type(command_id, plan, call, stdio, self._cgroup)
         execution.clock.started = began
         execution.clock.bundle_made = time.monotonic()
         try:
-            execution.start(self._orders)
+            execution.start(self._orders, self._ahead)
         except BaseException:
             execution.close()
             raise

@@ -302,7 +302,8 @@ class Supervision:
             except ConnectionError:
                 answer({"error": error_document(self._refusal("has ended"))})
                 return
-            answer({"ok": {"plan": plan, "cgroup": cgroup}}, orders)
+            ends_idle = self._request.idle_s is not None
+            answer({"ok": {"plan": plan, "cgroup": cgroup, "ends_idle": ends_idle}}, orders)
         else:
             answer({"ok": self._act(self._execution, verb, members)})
 

@@ -8,6 +8,7 @@
 #include "start.h"
 #include "text.h"
 
+#define SHORT_MS 3 /* more than `true` takes */
 #define ENDING_SIGNALS (SIGBIT(SIGHUP) | SIGBIT(SIGINT) | SIGBIT(SIGQUIT) | SIGBIT(SIGTERM))
 
 static int is_option(const char *argument, char letter)
@@ -76,16 +77,19 @@ static int is_order(struct init *init, struct packet *packet)
 }
 
 /* A pool member or a session may wait here for hours; an operator's SIGTERM ends it, a command's
- * own does not. */
+ * own does not. Who takes a session's next order is not made while a short command runs: it would
+ * have the processor that the command needs. */
 static void wait_for_order(struct init *init, struct packet *packet)
 {
+	int idle = 1;
+
 	for (;;) {
 		enum received received = hear(init, packet);
 		unsigned int sender;
 		int signo;
 
 		if (received != RECEIVED_PACKET)
-			keep_leader(init, !*init->launch.argv);
+			keep_leader(init, idle && !*init->launch.argv);
 		if (received == RECEIVED_PACKET) {
 			if (is_order(init, packet))
 				return;
@@ -94,12 +98,14 @@ static void wait_for_order(struct init *init, struct packet *packet)
 		if (received != RECEIVED_NOTHING)
 			abandon(init, received);
 		signo = next_signal_of(init, &sender);
-		if (signo == SIGCHLD)
+		if (signo == SIGCHLD) {
 			reap(&init->reaper);
-		else if (signo && !sender && SIGBIT(signo) & ENDING_SIGNALS)
+			idle = 1;
+		} else if (signo && !sender && SIGBIT(signo) & ENDING_SIGNALS) {
 			sys_exit(128 + signo);
+		}
 		if (!signo)
-			wait_event(init);
+			idle = !wait_event_for(init, lacks_leader(init) ? SHORT_MS : -1);
 	}
 }
 
@@ -148,7 +154,9 @@ int program(int argc, char **argv, char **envp)
 	fill_stdio();
 	sys_cloexec_from(STDIO_COUNT);
 	take_signals(&init);
-	watch(&init);
+	watch_signals(&init);
+	if (init.driven)
+		watch_driver(&init);
 	if (!*init.launch.argv)
 		confine_all(&init.launch);
 	if (init.driven)
@@ -161,6 +169,7 @@ int program(int argc, char **argv, char **envp)
 	end_others(&init);
 	if (init.driven)
 		report_exited(&init.reaper);
+	release_outputs(&init);
 	wait_for_end(&init);
 	return exit_code_of(init.reaper.payload_status);
 }

@@ -132,6 +132,8 @@ struct init {
 	 * nowhere (yet) */
 	int orders;
 	int taken[2];
+	/* 1 and 2 of the command, held open until its end is reported; NO_DESCRIPTOR: none */
+	int outputs[STDIO_COUNT];
 	struct launch launch;
 	struct reaper reaper;
 };
@@ -141,8 +143,11 @@ _Noreturn void refuse(const char *why);
 /* The driver is gone, or not to be trusted: ends all that this process answers for. */
 _Noreturn void abandon(const struct init *init, enum received reason);
 void take_signals(struct init *init);
-void watch(struct init *init);
+void watch_signals(struct init *init);
+void watch_driver(const struct init *init);
 void wait_event(const struct init *init);
+/* At most so long, -1: without an end; returns 0 where none came. */
+int wait_event_for(const struct init *init, int most_ms);
 /* The driver's next packet, but for LISTEN, which is dealt with. */
 enum received hear(struct init *init, struct packet *packet);
 /* Waits for an event until `end_ns`; returns 0 when that has come. */
@@ -168,6 +173,8 @@ int assign_descriptors(struct launch *launch, const struct packet *packet, unsig
 		       struct run_fds *fds);
 /* What RUN's strings say becomes the launch's; 0: they do not fit their numbers. */
 int run_prepare(struct launch *launch, const struct packet *packet, int store);
+/* After the report, so that it wakes the driver once, and not the end of each pipe before. */
+void release_outputs(const struct init *init);
 /* Starts the command and reports how that went; returns 0, or the exit code where it failed. */
 int start_command(struct init *init, struct packet *packet);
 
@@ -180,6 +187,8 @@ void *memcpy(void *to, const void *from, unsigned long count);
 int listen_there(struct init *init, const struct packet *packet);
 /* Sees to it that orders are taken; `ahead`: by a leader that is there before the order. */
 void keep_leader(struct init *init, int ahead);
+/* Whether one has to be made, some time. */
+int lacks_leader(const struct init *init);
 /* No more orders: nobody is left to take them. */
 void stop_listening(struct init *init);
 

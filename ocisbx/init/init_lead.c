@@ -56,6 +56,15 @@ static void say_taken(struct init *init)
 	SYS1(close, init->taken[1]);
 }
 
+/* Its END wakes us on its own processor (wake_affine), where our end takes as long as all that it
+ * still has to do: this process does not preempt it then (sched(7)). */
+static void let_driver_go_first(void)
+{
+	int priority = 0;
+
+	SYS3(sched_setscheduler, 0, SCHED_BATCH, &priority);
+}
+
 _Noreturn static void lead(struct init *init, struct packet *packet, const struct run_fds *fds)
 {
 	int failed;
@@ -63,7 +72,7 @@ _Noreturn static void lead(struct init *init, struct packet *packet, const struc
 	/* From here on process 1's socket is out of reach. */
 	if (SYS3(dup3, fds->channel, OSBX_REPORT_FD, O_CLOEXEC) < 0 || !report_socket_given())
 		sys_exit(EXIT_FAILED);
-	watch(init);
+	watch_driver(init);
 	if (!run_prepare(&init->launch, packet, fds->store))
 		abandon(init, RECEIVED_MALFORMED);
 	if (packet->run.flags & OSBX_GO_TERMINAL)
@@ -75,6 +84,8 @@ _Noreturn static void lead(struct init *init, struct packet *packet, const struc
 	relay_finish(init);
 	reap(&init->reaper);
 	report_exited(&init->reaper);
+	let_driver_go_first();
+	release_outputs(init);
 	wait_for_end(init);
 	sys_exit(exit_code_of(init->reaper.payload_status));
 }
@@ -100,6 +111,7 @@ _Noreturn static void take_order(struct init *init)
 		init->launch.stdio[target] = NO_DESCRIPTOR;
 	SYS5(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	take_signals(init);
+	watch_signals(init);
 	while (received == RECEIVED_NOTHING)
 		received = packet_receive(orders, 0, &packet);
 	/* Not when the command runs: its start may take long, or for ever. */
@@ -189,6 +201,11 @@ static void make_leader(struct init *init)
 		init->reaper.lost_leaders++;
 }
 
+int lacks_leader(const struct init *init)
+{
+	return init->orders && !init->reaper.leader && !init->reaper.lost_leaders;
+}
+
 /* One that ends without an order is not made anew ahead of the next: a command may see to it that
  * each ends at once (prlimit(2), as its ids are ours). Where two end so the order is refused. */
 void keep_leader(struct init *init, int ahead)
@@ -204,7 +221,7 @@ void keep_leader(struct init *init, int ahead)
 	if (ordered && init->reaper.lost_leaders > 1) {
 		refuse_order(init, EAGAIN);
 		init->reaper.lost_leaders = 1;
-	} else if (ordered || (ahead && !init->reaper.leader && !init->reaper.lost_leaders)) {
+	} else if (ordered || (ahead && lacks_leader(init))) {
 		make_leader(init);
 	}
 	watch_orders(init);

@@ -48,15 +48,22 @@ void take_signals(struct init *init)
 
 /* epoll, not poll: poll(2) fails where it is given more than RLIMIT_NOFILE descriptors, and the
  * payload, whose ids are ours, may set our limits (prlimit(2)). */
-void watch(struct init *init)
+void watch_signals(struct init *init)
 {
 	struct epoll_event wanted = { .events = EPOLLIN };
 	long fd = SYS1(epoll_create1, EPOLL_CLOEXEC);
 
-	if (fd < 0 || SYS4(epoll_ctl, fd, EPOLL_CTL_ADD, init->signals, &wanted) < 0 ||
-	    (init->driven && SYS4(epoll_ctl, fd, EPOLL_CTL_ADD, OSBX_REPORT_FD, &wanted) < 0))
+	if (fd < 0 || SYS4(epoll_ctl, fd, EPOLL_CTL_ADD, init->signals, &wanted) < 0)
 		refuse("epoll failed");
 	init->events = (int)fd;
+}
+
+void watch_driver(const struct init *init)
+{
+	struct epoll_event wanted = { .events = EPOLLIN };
+
+	if (SYS4(epoll_ctl, init->events, EPOLL_CTL_ADD, OSBX_REPORT_FD, &wanted) < 0)
+		refuse("epoll failed");
 }
 
 int wait_until(const struct init *init, unsigned long end_ns)
@@ -70,11 +77,16 @@ int wait_until(const struct init *init, unsigned long end_ns)
 	return 1;
 }
 
-void wait_event(const struct init *init)
+int wait_event_for(const struct init *init, int most_ms)
 {
 	struct epoll_event event;
 
-	SYS5(epoll_pwait, init->events, &event, 1, -1, 0);
+	return SYS5(epoll_pwait, init->events, &event, 1, most_ms, 0) != 0;
+}
+
+void wait_event(const struct init *init)
+{
+	wait_event_for(init, -1);
 }
 
 unsigned long patience_end(void)

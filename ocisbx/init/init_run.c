@@ -118,8 +118,27 @@ static void release_stdio(void)
 		SYS1(close, null);
 }
 
+static void hold_output(struct init *init, struct packet *packet, int target)
+{
+	init->outputs[target] = NO_DESCRIPTOR;
+	for (unsigned int i = 0; i < packet->fd_count; i++)
+		if (packet->fds[i] != NO_DESCRIPTOR && packet->fds[i] == init->launch.stdio[target]) {
+			init->outputs[target] = packet->fds[i];
+			packet->fds[i] = NO_DESCRIPTOR;
+		}
+}
+
+void release_outputs(const struct init *init)
+{
+	for (int target = 1; target < STDIO_COUNT; target++)
+		if (init->outputs[target] != NO_DESCRIPTOR)
+			SYS1(close, init->outputs[target]);
+}
+
 int start_command(struct init *init, struct packet *packet)
 {
+	for (int target = 1; target < STDIO_COUNT; target++)
+		hold_output(init, packet, target);
 	init->reaper.started_ns = now_ns();
 	init->reaper.payload = launch_payload(&init->launch);
 	if (!init->reaper.payload)

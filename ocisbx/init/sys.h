@@ -31,6 +31,7 @@
 #define NR_setsid 112
 #define NR_setpgid 109
 #define NR_prctl 157
+#define NR_sched_setscheduler 144
 #define NR_mount 165
 #define NR_clock_gettime 228
 #define NR_exit 60
@@ -80,6 +81,7 @@
 #define NR_setsid 157
 #define NR_setpgid 154
 #define NR_prctl 167
+#define NR_sched_setscheduler 119
 #define NR_mount 40
 #define NR_clock_gettime 113
 #define NR_exit 93
@@ -116,6 +118,8 @@
 #define NR_landlock_create_ruleset 444
 #define NR_landlock_add_rule 445
 #define NR_landlock_restrict_self 446
+
+#define SCHED_BATCH 3
 
 #define EPERM 1
 #define ENOENT 2

@@ -18,7 +18,7 @@ import pytest
 from ocisbx.init import protocol, wire
 from ocisbx.init.protocol import Failed, Stage, Started
 from tests.box import eventually
-from tests.runtimes.init_container import Bundle, Container, Runtime
+from tests.runtimes.init_container import TIMEOUT_S, Bundle, Container, Runtime
 from tests.runtimes.test_init_run import (
     Side,
     every_runtime,
@@ -152,6 +152,22 @@ def test_many_orders_at_once(session: Container) -> None:
             side.expect(Started)
             assert side.rest() == b"%d\n" % number
             assert side.finish().status == 0
+
+
+@every_runtime
+def test_outputs_end_with_the_report(session: Container) -> None:
+    """Its driver is woken once, by that."""
+    typed, types = os.pipe()
+    script = "exec >&- 2>&-; read line; exit 3"
+    with Side(session, shell(script), through=typed) as side:
+        os.close(typed)
+        side.expect(Started)
+        assert select.select([side.out, side.sock], [], [], 0.5)[0] == []
+        os.write(types, b"on\n")
+        os.close(types)
+        assert select.select([side.sock], [], [], TIMEOUT_S)[0]
+        assert side.rest() == b""
+        assert side.finish().status == 3
 
 
 class Slowed:

@@ -162,7 +162,7 @@ def test_an_interrupt_ends_the_command_and_not_the_session(house: Box) -> None:
         assert eventually(lambda: running(mark) == [])
         assert session.run(["echo", "on"]).stdout == b"on\n"
         kept = os.listdir(f"{house.base}/state/ocisbx/containers/{session.id}")
-        assert sorted(kept) == [".result", "record.json", "started.json", "used"]
+        assert sorted(kept) == [".result", "record.json", "started.json"]
 
 
 def test_cancel_is_gentle_and_then_hurries(house: Box) -> None:

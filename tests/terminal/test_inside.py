@@ -73,7 +73,11 @@ def test_the_size_is_followed(yard: Box, words: tuple[str, ...]) -> None:
         seat.wait_for(b"41 141\r\n")
 
 
+@pytest.mark.parametrize("words", [("exec",), ("session", "run")], ids=" ".join)
 def test_a_size_that_changes_while_it_starts_is_followed(yard: Box, words: tuple[str, ...]) -> None:
+    """Its start is held up where one that ends when nobody uses it is told that it is used."""
+    done = ocisbx(yard, "session", "new", "--idle", "3600", "--name", "it")
+    assert done.returncode == 0, done.stderr
     used = directory_of(Container.find("it").id) + "/" + USED_FILE
     script = "trap 'stty size' WINCH; stty size; while :; do sleep 0.05; done"
     with open(used, "ab") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -56,8 +57,12 @@ def test_what_is_no_terminal(make: Callable[[], list[int]], box: Box, tmp_path: 
     thread.start()
     open_before = len(os.listdir("/proc/self/fd"))
     try:
-        with ours, pytest.raises(TerminalError, match="did not hand over the terminal"):
-            Orders("it", plan, "", ours).run(given_call(["true"]), audit=False)
+        orders = Orders("it", plan, ours)
+        with (
+            contextlib.closing(orders),
+            pytest.raises(TerminalError, match="did not hand over the terminal"),
+        ):
+            orders.run(given_call(["true"]), audit=False)
     finally:
         thread.join()
         theirs.close()

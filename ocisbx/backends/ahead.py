@@ -1,0 +1,86 @@
+"""What the next command of a container needs of the kernel, made while the one before it runs.
+
+A short command leaves its driver idle for most of its time, and each pipe and socket costs a system
+call and what it evicts from the processor's caches: 5 to 10 us where the machine does something
+else in between (benchmarks/floors.py).
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING
+
+from ocisbx.init import wire
+
+if TYPE_CHECKING:
+    import socket
+
+    Pair = tuple[socket.socket, socket.socket]
+
+# A command's stdout and stderr.
+PIPES = 2
+
+_all: weakref.WeakSet[Ahead] = weakref.WeakSet()
+
+
+class Ahead:
+    """Pipes and a channel for one command. Thread-safe: each is handed out once."""
+
+    def __init__(self) -> None:
+        self._pipes: list[tuple[int, int]] = []
+        self._channels: list[Pair] = []
+        self._closed = False
+        _all.add(self)
+
+    def __del__(self) -> None:
+        self.forget()
+
+    def make(self) -> None:
+        """Have them there; where there is no room for more descriptors, nothing."""
+        try:
+            while len(self._pipes) < PIPES:
+                self._pipes.append(os.pipe())
+            if not self._channels:
+                self._channels.append(wire.report_socketpair())
+        except OSError:
+            return
+        if self._closed:
+            self.close()
+
+    def pipe(self) -> tuple[int, int]:
+        """Both ends of a pipe. Raises OSError."""
+        try:
+            return self._pipes.pop()
+        except IndexError:
+            return os.pipe()
+
+    def channel(self) -> Pair:
+        """As `wire.report_socketpair`."""
+        try:
+            return self._channels.pop()
+        except IndexError:
+            return wire.report_socketpair()
+
+    def close(self) -> None:
+        """Give up what nobody needed, for good."""
+        self._closed = True
+        self.forget()
+
+    def forget(self) -> None:
+        """Give it up, for now."""
+        while self._pipes:
+            for descriptor in self._pipes.pop():
+                os.close(descriptor)
+        while self._channels:
+            for end in self._channels.pop():
+                end.close()
+
+
+def _after_fork() -> None:
+    # One that both processes used would mix up their commands.
+    for ahead in list(_all):
+        ahead.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)
