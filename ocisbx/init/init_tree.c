@@ -35,7 +35,7 @@ static unsigned int add_text(char *to, const char *text)
 }
 
 /* proc_pid_stat(5): "PID (NAME) STATE PPID ..."; a NAME of the payload's may hold anything, so what
- * counts is the last parenthesis. 0: there is no such process, or it is dead already. */
+ * counts is the last parenthesis. 0: it has none here; negative: it is dead, or was never there. */
 static int parent_of(int pid)
 {
 	char path[32], digits[12], line[512];
@@ -52,25 +52,33 @@ static int parent_of(int pid)
 	path[used] = 0;
 	fd = SYS4(openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
-		return 0;
+		return -1;
 	got = SYS3(read, fd, line, sizeof line - 1);
 	SYS1(close, fd);
 	if (got <= 0)
-		return 0;
+		return -1;
 	line[got] = 0;
 	while (got && line[got] != ')')
 		got--;
 	if (!got || line[got + 1] != ' ' || line[got + 2] == 'Z' || line[got + 2] == 'X')
-		return 0;
+		return -1;
 	return number_of(line + got + 4);
 }
 
+/* An ancestor that was signalled a moment ago may die while we look, and its children get another
+ * parent: then all of it is looked at again. */
 static int descends(int pid, int ancestor)
 {
-	for (int depth = 0; depth < DEPTH_LIMIT && pid > 1; depth++) {
-		pid = parent_of(pid);
-		if (pid == ancestor)
+	int at = pid;
+
+	for (int looked = 0; looked < DEPTH_LIMIT && at > 1; looked++) {
+		int parent = parent_of(at);
+
+		if (parent == ancestor)
 			return 1;
+		if (parent < 0 && at == pid)
+			return 0;
+		at = parent < 0 ? pid : parent;
 	}
 	return 0;
 }

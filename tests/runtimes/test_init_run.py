@@ -179,19 +179,19 @@ def test_what_a_command_leaves_running_stays(session: Container) -> None:
 
 
 TREES = [63, 64, 65]
-TREE = "(setsid sh -c 'sleep 63; :' >/dev/null & ) ; (sleep 64; :) >/dev/null & echo up; sleep 65"
+TREE = "(setsid sh -c 'sleep 63; :' >/dev/null & ) ; (sleep 64; :) >/dev/null & echo up; sleep 65; :"
 
 
 def asleep(session: Container, *seconds: int) -> list[int]:
-    """Those of them for which something sleeps."""
+    """Those of them for which something sleeps; a shell that is going to start it does not."""
     seen = told(session, LOOK)
-    return [n for n in seconds if b"sleep %d" % n in seen]
+    return [n for n in seconds if b"sleep %d " % n in seen]
 
 
 @every_runtime
 @pytest.mark.parametrize("how", ["a signal", "a hang-up"])
 def test_a_commands_whole_tree_is_killed_without_the_others(how: str, session: Container) -> None:
-    with Side(session, shell("echo up; sleep 66")) as other:
+    with Side(session, shell("echo up; sleep 66; :")) as other:
         other.expect(Started)
         assert other.line() == b"up\n"
         with Side(session, shell(TREE)) as side:
@@ -206,6 +206,20 @@ def test_a_commands_whole_tree_is_killed_without_the_others(how: str, session: C
         assert asleep(session, 66) == [66]
         wire.send_signal(other.sock, signal.SIGKILL)
         other.finish()
+
+
+@every_runtime
+def test_none_of_a_tree_is_missed_where_its_parent_dies_while_it_is_looked_at(
+    session: Container,
+) -> None:
+    chain = "g() { [ $1 -gt 0 ] || exec sleep 69; (g $(($1 - 1)); :) & wait; }; g 40; :"
+    for _ in range(5):
+        with Side(session, shell(chain)) as side:
+            side.expect(Started)
+            assert eventually(lambda: asleep(session, 69) == [69])
+            wire.send_signal(side.sock, signal.SIGKILL, Target.ALL)
+            assert side.finish().status == signal.SIGKILL
+            assert eventually(lambda: b"sleep 69" not in told(session, LOOK))
 
 
 @every_native
