@@ -78,11 +78,6 @@ def run_plan(
     with turn(plan, waiting or Waiting()) as slot:
         if slot is not None and slot.waited:
             plan = still_true(plan, renewal)
-        if call.id is None:
-            # Else whoever gave it has done so.
-            from ocisbx.backends.gc import sweep  # noqa: PLC0415 -- supervisors wait without it
-
-            sweep()
         started_at = utc_text()
         launch = Launch(call, hold, slot, started_at if audit else "")
         try:
@@ -238,15 +233,23 @@ class Launch:
                 self._slot.note(execution.id)
             if self._hold is not None:
                 self._hold(execution)
-            if self._audited_at and call.id is None:
-                from ocisbx.audit import begin_line  # noqa: PLC0415 -- supervisors wait without it
-
-                self.line = begin_line(execution.id, self._audited_at, call.argv, plan)
+            if call.id is None:
+                # Else a supervisor, which waits without what this takes.
+                self._use_the_time(execution.id, plan)
             verdict = execution.wait()
             assert verdict is not None
             captured = execution.stdio.finish(keep=call.keep_in is not None)
         execution.clock.cleaned = time.monotonic()
         return execution, verdict, captured
+
+    def _use_the_time(self, container_id: str, plan: Plan) -> None:
+        """While the runtime starts."""
+        from ocisbx.audit import begin_line  # noqa: PLC0415 -- as said above
+        from ocisbx.backends.gc import sweep  # noqa: PLC0415 -- as said above
+
+        if self._audited_at:
+            self.line = begin_line(container_id, self._audited_at, self._call.argv, plan)
+        sweep()
 
 
 def launch_with_less(

@@ -63,6 +63,8 @@ class OciExecution(Driven):
         self.box = box
         self.bundle_path = bundle.path
         self._checks = checks
+        # What is done when nothing runs in the container any more, but the runtime does.
+        self.on_emptied: Callable[[], None] | None = None
         self._bundle = bundle
         self._client = client
         # What the runtime prints: in memory, since it is nearly always nothing.
@@ -99,6 +101,8 @@ class OciExecution(Driven):
             theirs.close()
             os.close(null)
         self._timeout_at = time.monotonic() + self._patience.limit_s
+        # In the middle of its exec it stands behind vfork(2)'s parent, on the same processor.
+        os.sched_yield()
         self._tell(Step.RUNTIME_STARTED)
 
     @property
@@ -191,11 +195,10 @@ class OciExecution(Driven):
         # Until the payload starts there is nothing but the runtime in it.
         if used is None and self.box is not None and self.clock.payload_started:
             used = self.box.used()
-        inside = self._entered is not None
         exited, wall_s = self._exited, self.clock.payload_s()
         if exited is not None and self._spent is not None:
             exited = since_hand_over(exited, self._spent, wall_s or 0.0)
-        return measured(exited, runtime, used, wall_s, runtime_inside=inside)
+        return measured(exited, runtime, used, wall_s, runtime_inside=self._entered is not None)
 
     def let_go(self) -> None:
         """Let a container that waits end, without waiting for that."""
@@ -227,15 +230,14 @@ class OciExecution(Driven):
     def _see_off(self) -> None:
         """Wait for the end of a runtime whose payload was reported before: bounded, then by
         force."""
-        if self._child is None or self._child.status is not None:
+        if self._child is None:
             return
         for patience_s in (CLEANUP_S, SETTLE_S):
             give_up_at = time.monotonic() + patience_s
-            while time.monotonic() < give_up_at:
-                if self._child.wait(NUDGE_S) is not None:
-                    return
+            while self._child.wait(NUDGE_S) is None and time.monotonic() < give_up_at:
                 self._child.kill(signal.SIGCHLD)
-            self._give_up()
+            if self._child.status is None:
+                self._give_up()
 
     # ------------------------------------------------------------------------------- the loop
     def _watched(self) -> Watched:
@@ -243,7 +245,15 @@ class OciExecution(Driven):
         found = super()._watched()
         if self._child.status is None:
             found[self._child.pidfd] = select.POLLIN, self._child.poll
+            if self.on_emptied is not None and self._report is not None and self._init.handle >= 0:
+                found[self._init.handle] = select.POLLIN, self._empty
         return found
+
+    def _empty(self) -> None:
+        # Process 1 ends when all others of its namespace are dead (pid_namespaces(7)).
+        on_emptied, self.on_emptied = self.on_emptied, None
+        assert on_emptied is not None
+        on_emptied()
 
     def _advance(self, now: float) -> None:
         assert self._child is not None
@@ -264,10 +274,8 @@ class OciExecution(Driven):
         return [*super()._moments(), self._nudge_at]
 
     def _is_over(self) -> bool:
-        assert self._child is not None
-        if self._waits and self._report is not None:
-            return True
-        return self._child.status is not None and not self._init.is_open
+        ended = self._child is not None and self._child.status is not None
+        return (self._waits and self._report is not None) or (ended and not self._init.is_open)
 
     def _on_timeout(self, now: float) -> None:
         if self._ready:

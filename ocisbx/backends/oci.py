@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ocisbx.backends.base import Step, Tier
 from ocisbx.backends.execution import OciExecution
 from ocisbx.backends.names import claim_name, release_name
-from ocisbx.backends.placeholders import hold
+from ocisbx.backends.placeholders import Hold
 from ocisbx.backends.stdio import PayloadStdio
 from ocisbx.bundle.covers import shared_covers
 from ocisbx.bundle.directory import INIT_FILE, BundleDirectory
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 # PATH_MAX (limits.h) without its NUL and the slash that runc puts between.
 PATH_LIMIT_BYTES = 4094
+# The kernel makes it 50 us (PR_SET_TIMERSLACK, prctl(2)).
+MOMENT_S = 1e-6
 
 
 class OciBackend:
@@ -76,7 +78,9 @@ def set_up(stack: contextlib.ExitStack, plan: Plan, call: Call) -> OciExecution:
     if box is not None:
         stack.callback(_empty, box)
         box.make(with_inner=client.quirks.enters_cgroup)
-    stack.enter_context(hold(plan.placeholders))
+    held = Hold(plan.placeholders)
+    stack.callback(held.release)
+    held.take()
     # Nowhere, for a runtime that insists on a place.
     place = f"/{cgroup_name(container_id)}" if box is None else box.inner
     root = _fill_bundle(bundle, plan, call, client, place)
@@ -96,6 +100,7 @@ def set_up(stack: contextlib.ExitStack, plan: Plan, call: Call) -> OciExecution:
         box=box,
         checks=_checks(plan, client, bundle.path, root),
     )
+    execution.on_emptied = partial(_release, held)
     stack.callback(_delete, client, container_id, call)
     stack.callback(execution.close)
     execution.clock.started = started
@@ -237,6 +242,13 @@ def _strange(plan: Plan, bundle: str, root: str, pid: int) -> str:
     if not found:
         return ""
     return f"{show(found[0].root)} came to be mounted at {show(found[0].point)}"
+
+
+def _release(held: Hold) -> None:
+    """While the runtime takes its own things away: it has just been woken on this processor, and
+    who sleeps for a moment wakes on an idle one."""
+    time.sleep(MOMENT_S)
+    held.release()
 
 
 def _delete(client: RuntimeClient, container_id: str, call: Call) -> None:

@@ -65,43 +65,65 @@ def registers() -> str:
     return f"{find_places().runtime}/placeholders"
 
 
+class Hold:
+    """Placeholders on the host, from `take` until `release`, whoever else has them too."""
+
+    def __init__(
+        self, wanted: Sequence[Placeholder], note: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`note` is told the path of each that is there."""
+        self._wanted = wanted
+        self._note = note
+        self._grounds: list[Ground] = []
+        self._holder = 0
+
+    def take(self) -> None:
+        """Have them there; once.
+
+        Raises:
+            OcisbxError: one cannot be made, or something else came to be there.
+        """
+        if not self._wanted:
+            return
+        by_parent: dict[str, list[tuple[str, Placeholder]]] = {}
+        for one in self._wanted:
+            parent, _, name = one.path.rpartition("/")
+            by_parent.setdefault(parent or "/", []).append((name, one))
+        place = registers()
+        for path in (os.path.dirname(place), place):
+            ensure(path)
+        self._holder = os.getpid()
+        with locked(place, fcntl.LOCK_EX):
+            for parent, some in by_parent.items():
+                self._grounds.append(_enter(place, parent, some, self._note))
+        _held.update(*(one[:2] for one in self._grounds))
+
+    def release(self) -> None:
+        """Take away those that nobody else has; idempotent."""
+        # What a fork of the holder has of it is the holder's.
+        if not self._grounds or os.getpid() != self._holder:
+            return
+        grounds, self._grounds = self._grounds, []
+        _held.difference_update(*(one[:2] for one in grounds))
+        with locked(registers(), fcntl.LOCK_EX):
+            for ground in grounds:
+                _remove_if_last(ground)
+                # As in `locked`.
+                fcntl.flock(ground.register, fcntl.LOCK_UN)
+                ground.close()
+
+
 @contextlib.contextmanager
 def hold(
     wanted: Sequence[Placeholder], note: Callable[[str], None] = lambda _: None
 ) -> Iterator[None]:
-    """Have these placeholders on the host until the context ends, whoever else has them too.
-    `note` is told the path of each that is there.
-
-    Raises:
-        OcisbxError: one cannot be made, or something else came to be there.
-    """
-    if not wanted:
-        yield
-        return
-    by_parent: dict[str, list[tuple[str, Placeholder]]] = {}
-    for one in wanted:
-        parent, _, name = one.path.rpartition("/")
-        by_parent.setdefault(parent or "/", []).append((name, one))
-    place = registers()
-    for path in (os.path.dirname(place), place):
-        ensure(path)
-    held: list[Ground] = []
-    holder = os.getpid()
+    """Have these placeholders until the context ends. Parameters and errors as those of Hold."""
+    held = Hold(wanted, note)
     try:
-        with locked(place, fcntl.LOCK_EX):
-            held += (_enter(place, parent, some, note) for parent, some in by_parent.items())
-        _held.update(*(one[:2] for one in held))
+        held.take()
         yield
     finally:
-        # What a fork of the holder has of it is the holder's.
-        if os.getpid() == holder:
-            _held.difference_update(*(one[:2] for one in held))
-            with locked(place, fcntl.LOCK_EX):
-                for ground in held:
-                    _remove_if_last(ground)
-                    # As in `locked`.
-                    fcntl.flock(ground.register, fcntl.LOCK_UN)
-                    ground.close()
+        held.release()
 
 
 def _enter(
