@@ -93,9 +93,7 @@ class Orders:
             raise _ended(container_id)
         told, orders = found
         plan = Plan.from_json(told["plan"])
-        return cls(
-            container_id, plan, orders, cgroup=told["cgroup"], ends_idle=told["ends_idle"]
-        )
+        return cls(container_id, plan, orders, cgroup=told["cgroup"], ends_idle=told["ends_idle"])
 
     def under(self, **changes: Any) -> Self:  # noqa: ANN401 -- fields of Plan
         """The same place, for commands that another plan applies to; closed with this one."""

@@ -38,8 +38,10 @@ pytestmark = pytest.mark.runtime
 # linux/ptrace.h
 PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 24, 0x4206, 0x4207
 
-# Those that lead no command yet: of ours, not process 1, and no child's parent.
+# Those that lead no command yet: of ours, not process 1, and no child's parent. The next is there
+# when a command has run for some time.
 WAITING = """
+sleep 0.1
 for at in /proc/[0-9]*; do
   read -r name 2>/dev/null <$at/cmdline || :
   pid=${at#/proc/}
@@ -162,7 +164,7 @@ def test_outputs_end_with_the_report(session: Container) -> None:
     with Side(session, shell(script), through=typed) as side:
         os.close(typed)
         side.expect(Started)
-        assert select.select([side.out, side.sock], [], [], 0.5)[0] == []
+        assert select.select([side.out, side.sock.fileno()], [], [], 0.5)[0] == []
         os.write(types, b"on\n")
         os.close(types)
         assert select.select([side.sock], [], [], TIMEOUT_S)[0]

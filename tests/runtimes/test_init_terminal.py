@@ -214,8 +214,8 @@ def test_a_leader_whose_driver_is_gone_does_not_wait_for_its_own_terminal(
     session: Container,
 ) -> None:
     """That is full, and it is the one who reads there."""
-    # Process 1, who leads the command that looks, and who waits for the next.
-    leaders = "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c ^/ocisbx-init"
+    # Process 1, who leads the command that looks, and who waits for the next, after some time.
+    leaders = "sleep 0.1; cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c ^/ocisbx-init"
     with Relayed(session, "yes") as side, side.near:
         side.expect(Started)
         # Nobody reads: by now it has nowhere to write to.
