@@ -179,7 +179,9 @@ def test_what_a_command_leaves_running_stays(session: Container) -> None:
 
 
 TREES = [63, 64, 65]
-TREE = "(setsid sh -c 'sleep 63; :' >/dev/null & ) ; (sleep 64; :) >/dev/null & echo up; sleep 65; :"
+TREE = (
+    "(setsid sh -c 'sleep 63; :' >/dev/null & ) ; (sleep 64; :) >/dev/null & echo up; sleep 65; :"
+)
 
 
 def asleep(session: Container, *seconds: int) -> list[int]:
