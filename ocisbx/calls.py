@@ -11,7 +11,7 @@ from ocisbx.backends.base import Call
 from ocisbx.backends.oci import OciBackend
 from ocisbx.capture import check_input
 from ocisbx.cgroup.box import limit_name
-from ocisbx.errors import CgroupError, InvalidState, OcisbxError
+from ocisbx.errors import BundleError, CgroupError, InvalidState, OcisbxError
 from ocisbx.outcome import Failure
 from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
@@ -227,6 +227,16 @@ class Launch:
         self.line: AuditLine | None = None
 
     def __call__(self, plan: Plan) -> Launched:
+        try:
+            return self._once(plan)
+        except BundleError:
+            if self._call.id is not None:
+                raise
+        # The disk may be full of what drivers that were killed have left.
+        self._sweep()
+        return self._once(plan)
+
+    def _once(self, plan: Plan) -> Launched:
         call = self._call
         with OciBackend().launch(plan, call) as execution:
             if self._slot is not None:
@@ -245,10 +255,15 @@ class Launch:
     def _use_the_time(self, container_id: str, plan: Plan) -> None:
         """While the runtime starts."""
         from ocisbx.audit import begin_line  # noqa: PLC0415 -- as said above
-        from ocisbx.backends.gc import sweep  # noqa: PLC0415 -- as said above
 
         if self._audited_at:
             self.line = begin_line(container_id, self._audited_at, self._call.argv, plan)
+        self._sweep()
+
+    @staticmethod
+    def _sweep() -> None:
+        from ocisbx.backends.gc import sweep  # noqa: PLC0415 -- as said above
+
         sweep()
 
 

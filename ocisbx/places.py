@@ -196,7 +196,8 @@ def bundle_names() -> list[str]:
 
 @contextlib.contextmanager
 def locked(directory: str, kind: int) -> Iterator[None]:
-    """Hold the lock of a directory of ours: fcntl.LOCK_SH or LOCK_EX (flock(2))."""
+    """Hold the lock of a directory of ours: fcntl.LOCK_SH or LOCK_EX (flock(2)); with LOCK_NB,
+    BlockingIOError is raised where it cannot be had at once."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, kind)

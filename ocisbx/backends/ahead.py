@@ -7,6 +7,7 @@ else in between (benchmarks/floors.py).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from typing import TYPE_CHECKING
@@ -37,16 +38,20 @@ class Ahead:
         self.forget()
 
     def make(self) -> None:
-        """Have them there; where there is no room for more descriptors, nothing."""
+        """Have them there; nothing where descriptors are few: what runs may still need some."""
         try:
             while len(self._pipes) < PIPES:
                 self._pipes.append(os.pipe())
             if not self._channels:
                 self._channels.append(wire.report_socketpair())
-        except OSError:
+            last = os.dup(self._channels[0][1].fileno())
+            os.close(last)
+        except (OSError, IndexError):
+            # None is left, or another thread has taken one already.
+            self.forget()
             return
-        if self._closed:
-            self.close()
+        if self._closed or last > os.sysconf("SC_OPEN_MAX") // 2:
+            self.forget()
 
     def pipe(self) -> tuple[int, int]:
         """Both ends of a pipe. Raises OSError."""
@@ -69,12 +74,15 @@ class Ahead:
 
     def forget(self) -> None:
         """Give it up, for now."""
-        while self._pipes:
-            for descriptor in self._pipes.pop():
-                os.close(descriptor)
-        while self._channels:
-            for end in self._channels.pop():
-                end.close()
+        # Another thread may take the last one.
+        with contextlib.suppress(IndexError):
+            while True:
+                for descriptor in self._pipes.pop():
+                    os.close(descriptor)
+        with contextlib.suppress(IndexError):
+            while True:
+                for end in self._channels.pop():
+                    end.close()
 
 
 def _after_fork() -> None:

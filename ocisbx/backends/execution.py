@@ -118,9 +118,8 @@ class OciExecution(Driven):
         return self.verdict
 
     def give(self, plan: Plan, call: Call, stdio: PayloadStdio) -> bool:
-        """Let the waiting container run this, and end with it; False: it is not there any more,
-        and has run nothing. `wait` then returns with the report: the runtime's own end, which
-        takes longer, is `close`'s."""
+        """Let the waiting container run this, and end with it; False: it is gone, and has run
+        nothing. `wait` then returns with the report: the runtime's own end is `close`'s."""
         self._plan, self._call, self.stdio = plan, call, stdio
         self._go()
         return self._ready
@@ -250,7 +249,8 @@ class OciExecution(Driven):
         return found
 
     def _empty(self) -> None:
-        # Process 1 ends when all others of its namespace are dead (pid_namespaces(7)).
+        # Process 1 ends when all others of its namespace are dead (pid_namespaces(7)), and with
+        # gVisor's kernel, which speaks for it, all that it runs.
         on_emptied, self.on_emptied = self.on_emptied, None
         assert on_emptied is not None
         on_emptied()

@@ -78,9 +78,7 @@ def set_up(stack: contextlib.ExitStack, plan: Plan, call: Call) -> OciExecution:
     if box is not None:
         stack.callback(_empty, box)
         box.make(with_inner=client.quirks.enters_cgroup)
-    held = Hold(plan.placeholders)
-    stack.callback(held.release)
-    held.take()
+    held = _hold(stack, plan)
     # Nowhere, for a runtime that insists on a place.
     place = f"/{cgroup_name(container_id)}" if box is None else box.inner
     root = _fill_bundle(bundle, plan, call, client, place)
@@ -244,11 +242,21 @@ def _strange(plan: Plan, bundle: str, root: str, pid: int) -> str:
     return f"{show(found[0].root)} came to be mounted at {show(found[0].point)}"
 
 
+def _hold(stack: contextlib.ExitStack, plan: Plan) -> Hold:
+    """The placeholders, as long as the stack has them."""
+    held = Hold(plan.placeholders)
+    stack.callback(held.release)
+    held.take()
+    return held
+
+
 def _release(held: Hold) -> None:
     """While the runtime takes its own things away: it has just been woken on this processor, and
-    who sleeps for a moment wakes on an idle one."""
+    who sleeps for a moment wakes on an idle one. Others may be driven by this loop: it waits for
+    nobody, and what goes wrong is told when all is taken away."""
     time.sleep(MOMENT_S)
-    held.release()
+    with contextlib.suppress(OSError):
+        held.release(waits=False)
 
 
 def _delete(client: RuntimeClient, container_id: str, call: Call) -> None:

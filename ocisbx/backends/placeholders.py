@@ -75,6 +75,7 @@ class Hold:
         self._wanted = wanted
         self._note = note
         self._grounds: list[Ground] = []
+        self._place = ""
         self._holder = 0
 
     def take(self) -> None:
@@ -92,25 +93,33 @@ class Hold:
         place = registers()
         for path in (os.path.dirname(place), place):
             ensure(path)
-        self._holder = os.getpid()
+        self._holder, self._place = os.getpid(), place
         with locked(place, fcntl.LOCK_EX):
             for parent, some in by_parent.items():
                 self._grounds.append(_enter(place, parent, some, self._note))
         _held.update(*(one[:2] for one in self._grounds))
 
-    def release(self) -> None:
-        """Take away those that nobody else has; idempotent."""
+    def release(self, *, waits: bool = True) -> None:
+        """Take away those that nobody else has; idempotent. Raises OSError; where it does not wait
+        for its turn, BlockingIOError: it can be asked again."""
         # What a fork of the holder has of it is the holder's.
         if not self._grounds or os.getpid() != self._holder:
             return
-        grounds, self._grounds = self._grounds, []
-        _held.difference_update(*(one[:2] for one in grounds))
-        with locked(registers(), fcntl.LOCK_EX):
-            for ground in grounds:
-                _remove_if_last(ground)
-                # As in `locked`.
-                fcntl.flock(ground.register, fcntl.LOCK_UN)
-                ground.close()
+        with locked(self._place, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB)):
+            try:
+                while self._grounds:
+                    _remove_if_last(self._grounds[-1])
+                    self._close_last()
+            finally:
+                while waits and self._grounds:
+                    self._close_last()
+
+    def _close_last(self) -> None:
+        ground = self._grounds.pop()
+        # As in `locked`.
+        fcntl.flock(ground.register, fcntl.LOCK_UN)
+        _held.difference_update(ground[:2])
+        ground.close()
 
 
 @contextlib.contextmanager

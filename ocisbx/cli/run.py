@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -303,15 +304,17 @@ def _tell_less(result: RunResult, plan: Plan) -> None:
 class Interrupts:
     """SIGINT, SIGTERM and SIGHUP end the payload, gently; a second one hurries.
 
-    Until `running` is set they raise KeyboardInterrupt, several at once a single one: the next
-    would break off what the first one cleans up (systemd sends SIGTERM and SIGHUP together). One
-    that the caller ignores (nohup, the background of a shell) stays ignored.
+    Until `running` is set, and once the context has ended by one, they raise KeyboardInterrupt,
+    several at once a single one: the next would break off what the first one cleans up (systemd
+    sends SIGTERM and SIGHUP together). One that the caller ignores (nohup, the background of a
+    shell) stays ignored.
     """
 
     def __init__(self) -> None:
         self.running = False
         self.count = 0
-        self._raised_at_s: float | None = None
+        self._came_at_s: float | None = None
+        self._raised = self._is_over = False
         # A pidfd: its end is one, too.
         self.parent: int | None = None
         self._execution: Driven | None = None
@@ -323,16 +326,17 @@ class Interrupts:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
-        came = self.count or self._raised_at_s is not None
+        self._is_over = True
         for number in ENDINGS:
-            if signal.getsignal(number) == self._on_signal:
-                # What ends anyway ends with the exit code of the first.
-                signal.signal(number, signal.SIG_IGN if came else signal.SIG_DFL)
-        if (
-            self._raised_at_s is not None
-            and error is not None
-            and not isinstance(error, KeyboardInterrupt)
-        ):
+            if signal.getsignal(number) != self._on_signal:
+                continue
+            if self._came_at_s is None:
+                signal.signal(number, signal.SIG_DFL)
+            else:
+                # Python's end gives back the default action: what ends by the first signal would
+                # have the exit code of one that came a moment later.
+                atexit.register(signal.signal, number, signal.SIG_IGN)
+        if self._raised and error is not None and not isinstance(error, KeyboardInterrupt):
             # Raised while a model is built, it comes out as pydantic's error.
             raise KeyboardInterrupt from error
 
@@ -359,12 +363,13 @@ class Interrupts:
         self._execution.cancel()
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if not self.running:
-            now_s = time.monotonic()
-            if self._raised_at_s is not None and now_s < self._raised_at_s + AT_ONCE_S:
+        now_s, came_at_s = time.monotonic(), self._came_at_s
+        if not self.running or self._is_over:
+            if came_at_s is not None and now_s < came_at_s + AT_ONCE_S:
                 return
-            self._raised_at_s = now_s
+            self._came_at_s, self._raised = now_s, True
             raise KeyboardInterrupt
+        self._came_at_s = now_s
         self.count += 1
         if self._execution is not None:
             self._execution.cancel()

@@ -105,7 +105,7 @@ static void wait_for_order(struct init *init, struct packet *packet)
 			sys_exit(128 + signo);
 		}
 		if (!signo)
-			idle = !wait_event_for(init, lacks_leader(init) ? SHORT_MS : -1);
+			idle = !wait_event_for(init, !*init->launch.argv && lacks_leader(init) ? SHORT_MS : -1);
 	}
 }
 

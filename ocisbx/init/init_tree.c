@@ -35,7 +35,8 @@ static unsigned int add_text(char *to, const char *text)
 }
 
 /* proc_pid_stat(5): "PID (NAME) STATE PPID ..."; a NAME of the payload's may hold anything, so what
- * counts is the last parenthesis. 0: it has none here; negative: it is dead, or was never there. */
+ * counts is the last parenthesis. 0: it has none here; negative: it is not there. What is dead but not
+ * reaped has one, and may have threads that live (pthread_exit(3) of its first). */
 static int parent_of(int pid)
 {
 	char path[32], digits[12], line[512];
@@ -60,13 +61,13 @@ static int parent_of(int pid)
 	line[got] = 0;
 	while (got && line[got] != ')')
 		got--;
-	if (!got || line[got + 1] != ' ' || line[got + 2] == 'Z' || line[got + 2] == 'X')
+	if (!got || line[got + 1] != ' ')
 		return -1;
 	return number_of(line + got + 4);
 }
 
-/* An ancestor that was signalled a moment ago may die while we look, and its children get another
- * parent: then all of it is looked at again. */
+/* An ancestor that was signalled a moment ago may go while we look, and its children have another
+ * parent by then: so all of it is looked at again. */
 static int descends(int pid, int ancestor)
 {
 	int at = pid;

@@ -29,6 +29,53 @@ print(runtime_memory().trial(runtime, None))
 """
 
 
+FULL_OF_A_DEATH = """
+import os, signal, subprocess, sys, time
+import ocisbx
+runtime, workspace, role = sys.argv[1:]
+box = ocisbx.Sandbox(runtime={"names": [runtime]}, workspace=workspace)
+run = os.environ["XDG_RUNTIME_DIR"]
+if role == "dies":
+    with box.start(["sh", "-c", "head -c 900000 /dev/zero; sleep 100"]):
+        while os.statvfs(run).f_bavail * os.statvfs(run).f_frsize > 300000:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+subprocess.run([sys.executable, "-c", sys.orig_argv[2], runtime, workspace, "dies"])
+with open(f"{run}/rest", "wb", buffering=0) as file:
+    try:
+        while file.write(bytes(4096)):
+            pass
+    except OSError:
+        pass
+for _ in range(100):
+    try:
+        print(box.run(["echo", "on"]).stdout, len(os.listdir(f"{run}/ocisbx/bundles")))
+        break
+    except ocisbx.OcisbxError as error:
+        # The container of who was killed may end a moment later.
+        time.sleep(0.1)
+        print(error)
+"""
+
+
+def test_what_killed_drivers_have_left_does_not_fill_the_disk_for_good(box: Box) -> None:
+    mount = f"mount -t tmpfs -o size=1200k,mode=700 t {box.run_directory}"
+    enter = f'{mount} && exec setpriv --inh-caps=-all --ambient-caps=-all "$@"'
+    done = subprocess.run(
+        [
+            *("unshare", "--map-current-user", "--mount", "--keep-caps", "sh", "-c", enter, "sh"),
+            *(sys.executable, "-c", FULL_OF_A_DEATH),
+            *(box.runtime.path, str(box.workspace), "goes on"),
+        ],
+        env={**os.environ, **box.environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout.splitlines()[-1:] == ["b'on\\n' 0"], (done.stdout, done.stderr)
+
+
 @pytest.mark.parametrize(("disk", "size"), [("16k", 10), ("256k", 10), ("1m", 4 << 20)])
 def test_a_full_disk(box: Box, disk: str, size: int) -> None:
     """The directory of bundles and captures is a small tmpfs (in namespaces of the test's own)."""

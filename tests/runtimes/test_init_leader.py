@@ -156,6 +156,20 @@ def test_many_orders_at_once(session: Container) -> None:
             assert side.finish().status == 0
 
 
+@one_native
+def test_process_1_rests_where_no_leader_is_to_be_made(runtime: Runtime, tmp_path: Path) -> None:
+    with Container(Bundle(tmp_path, runtime, ["/bin/sh", "-c", "exit 4"])) as container:
+        assert container.orders.fileno() >= 0
+        init = psutil.Process(container.init_pid)
+        time.sleep(0.1)
+        before = init.num_ctx_switches().voluntary
+        time.sleep(0.5)
+        assert init.num_ctx_switches().voluntary - before < 20
+        container.go()
+        container.expect(Started)
+        assert container.finish()[1] == 4
+
+
 @every_runtime
 def test_outputs_end_with_the_report(session: Container) -> None:
     """Its driver is woken once, by that."""

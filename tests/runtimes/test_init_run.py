@@ -225,6 +225,30 @@ def test_none_of_a_tree_is_missed_where_its_parent_dies_while_it_is_looked_at(
 
 
 @every_native
+def test_who_has_lost_its_first_thread_is_killed_as_well(session: Container) -> None:
+    """It counts as a zombie, and runs on (pthread_exit(3))."""
+    script = """import ctypes, subprocess, threading
+def run():
+    while True:
+        subprocess.run(['sleep', '67'])
+threading.Thread(target=run).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+    with Side(session, Command(("python3", "-I", "-S", "-c", script), (PATH,))) as side:
+        side.expect(Started)
+        assert eventually(lambda: asleep(session, 67) == [67])
+        wire.send_signal(side.sock, signal.SIGKILL, Target.ALL)
+        assert side.finish().status == signal.SIGKILL
+    time.sleep(0.1)
+    assert asleep(session, 67) == []
+    detached = 'setsid python3 -I -S -c "$0" & echo up; sleep 66; :'
+    with Side(session, Command(("sh", "-c", detached, script), (PATH,))) as side:
+        side.expect(Started)
+        assert eventually(lambda: asleep(session, 66, 67) == [66, 67])
+    assert eventually(lambda: asleep(session, 66, 67) == [])
+
+
+@every_native
 def test_a_tree_that_grows_while_it_is_killed(session: Container) -> None:
     grow = (
         "g() { [ $1 -gt 0 ] || exec sleep 68; g $(($1 - 1)) & g $(($1 - 1)) & wait; }; echo up; g 7"
