@@ -1,4 +1,4 @@
-"""When a session was last used: a file in its directory, by which one with a limit of idleness ends.
+"""When a session with a limit of idleness was last used: a file in its directory, by which it ends.
 
 Who runs a command holds a shared lock on it, so that the kernel lets go where the command's driver
 is killed, and writes the time since boot (which nobody can set) into it at the beginning and the
