@@ -10,6 +10,8 @@ import pytest
 
 from tests.box import Box
 
+Completed = subprocess.CompletedProcess[str]
+
 ROOT = Path(__file__).resolve().parents[2]
 
 IN_A_SMALL_DISK = """
@@ -58,14 +60,15 @@ for _ in range(100):
 """
 
 
-def test_what_killed_drivers_have_left_does_not_fill_the_disk_for_good(box: Box) -> None:
-    mount = f"mount -t tmpfs -o size=1200k,mode=700 t {box.run_directory}"
+def on_a_small_disk(box: Box, disk: str, script: str, word: str) -> Completed:
+    """The directory of bundles and captures is a small tmpfs (in namespaces of the test's own)."""
+    # Not as its root, whose places have to be open to mapped ids: pytest's directories are not.
+    mount = f"mount -t tmpfs -o size={disk},mode=700 t {box.run_directory}"
     enter = f'{mount} && exec setpriv --inh-caps=-all --ambient-caps=-all "$@"'
-    done = subprocess.run(
+    return subprocess.run(
         [
             *("unshare", "--map-current-user", "--mount", "--keep-caps", "sh", "-c", enter, "sh"),
-            *(sys.executable, "-c", FULL_OF_A_DEATH),
-            *(box.runtime.path, str(box.workspace), "goes on"),
+            *(sys.executable, "-c", script, box.runtime.path, str(box.workspace), word),
         ],
         env={**os.environ, **box.environment, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -73,29 +76,18 @@ def test_what_killed_drivers_have_left_does_not_fill_the_disk_for_good(box: Box)
         check=False,
         timeout=60,
     )
+
+
+def test_what_killed_drivers_have_left_does_not_fill_the_disk_for_good(box: Box) -> None:
+    done = on_a_small_disk(box, "1200k", FULL_OF_A_DEATH, "goes on")
     assert done.stdout.splitlines()[-1:] == ["b'on\\n' 0"], (done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize(("disk", "size"), [("16k", 10), ("256k", 10), ("1m", 4 << 20)])
 def test_a_full_disk(box: Box, disk: str, size: int) -> None:
-    """The directory of bundles and captures is a small tmpfs (in namespaces of the test's own)."""
     if box.runtime.name == "runc" and "1.1" in box.runtime.version and disk == "256k":
         disk = "512k"
-    # Not as its root, whose places have to be open to mapped ids: pytest's directories are not.
-    mount = f"mount -t tmpfs -o size={disk},mode=700 t {box.run_directory}"
-    enter = f'{mount} && exec setpriv --inh-caps=-all --ambient-caps=-all "$@"'
-    completed = subprocess.run(
-        [
-            *("unshare", "--map-current-user", "--mount", "--keep-caps", "sh", "-c", enter, "sh"),
-            *(sys.executable, "-c", IN_A_SMALL_DISK),
-            *(box.runtime.path, str(box.workspace), str(size)),
-        ],
-        env={**os.environ, **box.environment, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    completed = on_a_small_disk(box, disk, IN_A_SMALL_DISK, str(size))
     end, left, remembered = completed.stdout.splitlines() or ["", completed.stderr, ""]
     assert left == "[]", (end, completed.stderr)
     if disk == "1m":
