@@ -225,12 +225,14 @@ class Launch:
         self._audited_at = audited_at
         # Begun while the call runs: a supervisor's is made at the end, which saves it memory.
         self.line: AuditLine | None = None
+        self._has_begun = False
 
     def __call__(self, plan: Plan) -> Launched:
         try:
             return self._once(plan)
         except BundleError:
-            if self._call.id is not None:
+            # A supervisor's caller has swept; and what has begun is not begun again.
+            if self._call.id is not None or self._has_begun:
                 raise
         # The disk may be full of what drivers that were killed have left.
         self._sweep()
@@ -239,6 +241,7 @@ class Launch:
     def _once(self, plan: Plan) -> Launched:
         call = self._call
         with OciBackend().launch(plan, call) as execution:
+            self._has_begun = True
             if self._slot is not None:
                 self._slot.note(execution.id)
             if self._hold is not None:

@@ -1,8 +1,7 @@
 """What the next command of a container needs of the kernel, made while the one before it runs.
 
-A short command leaves its driver idle for most of its time, and each pipe and socket costs a system
-call and what it evicts from the processor's caches: 5 to 10 us where the machine does something
-else in between (benchmarks/floors.py).
+A short command leaves its driver idle for most of its time, on a processor that nobody else needs:
+what is made then is not in the way of the next one (man/design/0015-who-runs-first.md).
 """
 
 from __future__ import annotations
