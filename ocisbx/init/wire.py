@@ -90,7 +90,6 @@ def send_go(
     given = (stdin, stdout, stderr)
     flags = _flags(_STDIO, given, combine=combine, terminal=terminal)
     _send(sock, Go(flags), [fd for fd in given if fd is not None])
-    _let_it_run()
 
 
 def _flags(kinds: tuple[int, ...], given: Descriptors, *, combine: bool, terminal: bool) -> int:
@@ -146,13 +145,6 @@ def send_run(
     finally:
         if stored is not None:
             os.close(stored)
-    _let_it_run()
-
-
-def _let_it_run() -> None:
-    """The kernel wakes who gets a packet on the sender's own processor (wake_affine), and has it
-    wait there for the sender, which has time now."""
-    os.sched_yield()
 
 
 def _send(sock: socket.socket, packet: Order, fds: Sequence[int]) -> None:
