@@ -15,6 +15,7 @@
 #define CONTAINER_FD 3
 /* What ended before it could be given anything. */
 #define EXIT_GONE 3
+#define ENDING_MS 100
 
 #define AT_EMPTY_PATH 0x1000 /* openat(2), open_tree(2) */
 #define AT_RECURSIVE 0x8000
@@ -89,11 +90,21 @@ static const char *hear_word(char *room)
 	fail("a word of the order", -ENAMETOOLONG);
 }
 
+/* Whether the container's process has ended, or does so at this moment (pidfd_open(2)). */
+static int is_gone(void)
+{
+	struct { int fd; short wanted, found; } end = { CONTAINER_FD, EPOLLIN, 0 };
+	struct timespec patience = { 0, ENDING_MS * 1000000L };
+
+	return SYS5(ppoll, &end, 1, &patience, 0, 0) > 0;
+}
+
 static void join(int kind)
 {
 	long joined = SYS2(setns, CONTAINER_FD, kind);
 
-	if (joined == -ESRCH)
+	/* Of one that is on its way out the kernel also says that we may not. */
+	if (joined == -ESRCH || (joined == -EPERM && is_gone()))
 		sys_exit(EXIT_GONE);
 	check("entering the container", joined);
 }

@@ -8,6 +8,7 @@
 
 #if defined(__x86_64__)
 #define NR_epoll_pwait 281
+#define NR_ppoll 271
 #define NR_epoll_create1 291
 #define NR_epoll_ctl 233
 #define NR_setsockopt 54
@@ -58,6 +59,7 @@
 #define NR_setresgid 119
 #elif defined(__aarch64__)
 #define NR_epoll_pwait 22
+#define NR_ppoll 73
 #define NR_epoll_create1 20
 #define NR_epoll_ctl 21
 #define NR_setsockopt 208

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from ocisbx.init import protocol, wire
-from ocisbx.init.protocol import Failed, Stage, Started
+from ocisbx.init.protocol import Failed, Ready, Stage, Started
 from tests.box import eventually
 from tests.runtimes.init_container import TIMEOUT_S, Bundle, Container, Runtime
 from tests.runtimes.test_init_run import (
@@ -159,13 +159,14 @@ def test_many_orders_at_once(session: Container) -> None:
 @one_native
 def test_process_1_rests_where_no_leader_is_to_be_made(runtime: Runtime, tmp_path: Path) -> None:
     with Container(Bundle(tmp_path, runtime, ["/bin/sh", "-c", "exit 4"])) as container:
+        container.expect(Ready)
         assert container.orders.fileno() >= 0
         init = psutil.Process(container.init_pid)
         time.sleep(0.1)
         before = init.num_ctx_switches().voluntary
         time.sleep(0.5)
         assert init.num_ctx_switches().voluntary - before < 20
-        container.go()
+        wire.send_go(container.sock)
         container.expect(Started)
         assert container.finish()[1] == 4
 
