@@ -86,8 +86,9 @@ def test_one_that_a_command_kills_or_stops_is_replaced(
     number: signal.Signals, session: Container
 ) -> None:
     one_waits(session)
-    # Another one than who leads the command that does it.
-    (waited,) = map(int, told(session, f"sleep 0.5; {signalled(number)}").split())
+    # Another one than who leads the command that does it; who has just been killed may take one
+    # order along.
+    (waited,) = map(int, told(session, f"sleep 0.5; {signalled(number)} sleep 0.2").split())
     assert told(session, "echo still taken") == b"still taken\n"
     assert one_waits(session) != waited
 
@@ -125,7 +126,7 @@ def test_where_none_can_be_made_the_order_is_refused(session: Container) -> None
 def test_leaders_that_all_end_at_once_are_not_made_without_end(session: Container) -> None:
     """A command's ids are process 1's: it may take every descriptor of the next ones away."""
     one_waits(session)
-    told(session, f"sleep 0.5; prlimit --pid 1 --nofile=3:3; {signalled(signal.SIGKILL)}")
+    told(session, f"sleep 0.5; prlimit --pid 1 --nofile=3:3; {signalled(signal.SIGKILL)} sleep 0.2")
     init = psutil.Process(session.init_pid)
     before = sum(init.cpu_times()[:4])
     for _ in range(3):
