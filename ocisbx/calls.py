@@ -257,9 +257,9 @@ class Launch:
 
     def _use_the_time(self, container_id: str, plan: Plan) -> None:
         """While the runtime starts."""
-        from ocisbx.audit import begin_line  # noqa: PLC0415 -- as said above
-
         if self._audited_at:
+            from ocisbx.audit import begin_line  # noqa: PLC0415 -- as said above
+
             self.line = begin_line(container_id, self._audited_at, self._call.argv, plan)
         self._sweep()
 

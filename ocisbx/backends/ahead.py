@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 from ocisbx.init import wire
 
 if TYPE_CHECKING:
-    import socket
-
-    Pair = tuple[socket.socket, socket.socket]
+    from ocisbx.backends.channel import Pair
 
 # A command's stdout and stderr.
 PIPES = 2
