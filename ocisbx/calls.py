@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ocisbx.backends.base import Call
@@ -248,7 +249,7 @@ class Launch:
                 self._hold(execution)
             if call.id is None:
                 # Else a supervisor, which waits without what this takes.
-                self._use_the_time(execution.id, plan)
+                execution.meanwhile(partial(self._use_the_time, execution.id, plan))
             verdict = execution.wait()
             assert verdict is not None
             captured = execution.stdio.finish(keep=call.keep_in is not None)
@@ -256,7 +257,7 @@ class Launch:
         return execution, verdict, captured
 
     def _use_the_time(self, container_id: str, plan: Plan) -> None:
-        """While the runtime starts."""
+        """While the payload runs: beside a runtime that starts it would take its processor."""
         if self._audited_at:
             from ocisbx.audit import begin_line  # noqa: PLC0415 -- as said above
 

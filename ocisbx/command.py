@@ -122,8 +122,10 @@ def spawn(
     descriptors: Mapping[int, int],
     executable: str | None = None,
     environment: Mapping[str, str] = ENVIRONMENT,
+    closes: bool = False,
 ) -> Child:
-    """Start `argv` with exactly the descriptors given (`{number in the child: ours}`).
+    """Start `argv` with exactly the descriptors given (`{number in the child: ours}`). `closes`: it
+    sees to that itself, so that nobody has to look which others it would inherit.
 
     Raises:
         SpawnError: no such program, not executable, no memory.
@@ -132,7 +134,8 @@ def spawn(
     actions: list[tuple[int, int] | tuple[int, int, int]] = [
         (os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in lifted.items()
     ]
-    actions += [(os.POSIX_SPAWN_CLOSE, leaked) for leaked in _inheritable(set(lifted))]
+    leaks = [] if closes else _inheritable(set(lifted))
+    actions += [(os.POSIX_SPAWN_CLOSE, leaked) for leaked in leaks]
     try:
         pid = os.posix_spawn(
             executable or argv[0],

@@ -81,7 +81,7 @@ class SideExecution(Driven):
                     stdin=self.stdio.stdin,
                     stdout=self.stdio.stdout,
                     stderr=self.stdio.stderr,
-                    combine=self._plan.combine,
+                    combine=self.stdio.combines,
                     channel=channel,
                     terminal=self.stdio.is_terminal,
                 )

@@ -16,7 +16,6 @@ from ocisbx.terminal.device import DEFAULT_SIZE, Size
 
 if TYPE_CHECKING:
     from ocisbx.backends.base import Call
-    from ocisbx.plan import Plan
 
 # What a terminal takes for the end of a file unless it is told otherwise (termios(3), VEOF).
 END_OF_FILE = b"\x04"
@@ -37,8 +36,8 @@ class RelayedFeeder(TerminalFeeder):
 class RelayedStdio(TerminalStdio):
     """The driver's end of the socket in place of a controlling end."""
 
-    def _open(self, plan: Plan, call: Call, directory: str, prefix: str) -> None:
-        super()._open(plan, call, directory, prefix)
+    def _open(self, call: Call, directory: str, prefix: str) -> None:
+        super()._open(call, directory, prefix)
         ours, theirs = socket.socketpair()
         self.stdin = theirs.detach()
         self.attach(ours.detach())

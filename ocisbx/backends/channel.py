@@ -35,6 +35,8 @@ class InitChannel:
         self._socket: socket.socket | None = None
         self._orders: socket.socket | None = None
         self._going = False
+        # It was told to end when it has reported.
+        self._ends = False
         # Signals for a payload that has not been started yet: it gets them as soon as it is.
         self._held: list[tuple[int, protocol.Target]] = []
 
@@ -84,24 +86,29 @@ class InitChannel:
                 self._pidfd = os.pidfd_open(pid)
 
     def go(
-        self, stdio: PayloadStdio, *, combine: bool, command: wire.Command | None = None
+        self,
+        stdio: PayloadStdio,
+        command: wire.Command | None = None,
+        *,
+        ends: bool = False,
     ) -> bool:
         """Let it start its payload, or this command, with these descriptors; False: it is not
-        there any more."""
+        there any more. `ends`: with the payload's report it ends by itself."""
         assert self._socket is not None
         given: Any = {
             "stdin": stdio.stdin,
             "stdout": stdio.stdout,
             "stderr": stdio.stderr,
-            "combine": combine,
+            "combine": stdio.combines,
         }
         try:
             if command is None:
-                wire.send_go(self._socket, **given, terminal=stdio.is_terminal)
+                wire.send_go(self._socket, **given, terminal=stdio.is_terminal, ends=ends)
             else:
                 wire.send_run(self._socket, command, **given)
         except (BrokenPipeError, ConnectionResetError):
             return False
+        self._ends = ends
         self.started()
         return True
 
@@ -136,7 +143,7 @@ class InitChannel:
 
     def end(self) -> None:
         """The go-ahead for its end, once its report was received."""
-        if self._socket is not None:
+        if self._socket is not None and not self._ends:
             try:
                 wire.send_end(self._socket)
             except OSError:

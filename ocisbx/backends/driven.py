@@ -56,6 +56,7 @@ class Driven:
             Ways(self._terminate, self._kill_inside, self._kill_all, self._give_up)
         )
         self._wishes = Wishes()
+        self._meanwhile: Callable[[], object] | None = None
         # What else the loop waits for: descriptors, and what is done when one can be read.
         self.attended: dict[int, Callable[[], object]] = {}
         self._alarms: list[tuple[float, Callable[[], object]]] = []
@@ -111,6 +112,13 @@ class Driven:
     def capture_path(self, stream: str) -> str:
         """Where this stream's capture lies while the payload runs."""
         return self.stdio.capture_path(stream)
+
+    def meanwhile(self, action: Callable[[], object]) -> None:
+        """Have this done once the payload runs, by the loop's own thread."""
+        if self._started:
+            action()
+        else:
+            self._meanwhile = action
 
     def end_now(self, reason: Reason) -> None:
         """SIGKILL inside, at once; for the loop's own thread."""
@@ -241,6 +249,8 @@ class Driven:
             self._started = True
             self.payload_pid = packet.pid
             self._tell(Step.RUNNING)
+            if self._meanwhile is not None:
+                self._meanwhile()
         elif isinstance(packet, protocol.Terminal):
             self._on_terminal(received.descriptors)
         elif isinstance(packet, protocol.Failed):

@@ -101,8 +101,6 @@ class OciExecution(Driven):
             theirs.close()
             os.close(null)
         self._timeout_at = time.monotonic() + self._patience.limit_s
-        # In the middle of its exec it stands behind vfork(2)'s parent, on the same processor.
-        os.sched_yield()
         self._tell(Step.RUNTIME_STARTED)
 
     @property
@@ -128,7 +126,7 @@ class OciExecution(Driven):
         """Let the waiting container run this, which then waits for its part of a call
         (`hand_over`); until then no time is counted."""
         self._plan, self._call, self.stdio = plan, call, stdio
-        self._ready = self._init.go(stdio, combine=plan.combine, command=self._command())
+        self._ready = self._init.go(stdio, self._command())
         stdio.release()
 
     def hand_over(self, plan: Plan, call: Call, stdio: PayloadStdio, spent: Spent) -> None:
@@ -312,7 +310,9 @@ class OciExecution(Driven):
             self._hang_up()
             return
         command = self._command() if self._waits else None
-        self._ready = self._init.go(self.stdio, combine=self._plan.combine, command=command)
+        # Of a container without a cgroup there is nothing to be read.
+        ends = self.box is None and not self._waits
+        self._ready = self._init.go(self.stdio, command, ends=ends)
         self.stdio.release()
 
     def _wrong(self, pid: int) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ocisbx.backends.names import forget_names
 from ocisbx.backends.placeholders import forget_placeholders
-from ocisbx.bundle.directory import remove_tree
+from ocisbx.bundle.directory import is_ours, remove_tree
 from ocisbx.bundle.owner import OWNER_FILE, Owner, draft_alive, read_owner
 from ocisbx.cgroup.box import cgroup_name
 from ocisbx.cgroup.kill import kill_cgroup, remove_cgroup, wait_empty
@@ -56,7 +56,7 @@ def sweep() -> None:
     except OSError:
         return
     for name in names[:SWEEP_LIMIT]:
-        if _live.get(name, -LIVE_S) + LIVE_S > now:
+        if is_ours(name) or _live.get(name, -LIVE_S) + LIVE_S > now:
             continue
         found = examine(name)
         if found is None:

@@ -18,7 +18,7 @@ class LentExecution(SideExecution):
         """Take over the socket of the init and let it run the command; False: it has ended."""
         self._init.adopt(orders)
         self._count()
-        runs = self._init.go(self.stdio, combine=self._plan.combine, command=self._command())
+        runs = self._init.go(self.stdio, self._command())
         self.stdio.release()
         self._begin()
         self._tell(Step.CREATED)

@@ -57,6 +57,8 @@ class PayloadStdio:
         Raises:
             OcisbxError: a capture file cannot be made, a descriptor of the caller's is not open.
         """
+        # Whether stderr is stdout.
+        self.combines = plan.combine
         self.stdin: int | None = None
         self.stdout: int | None = None
         self.stderr: int | None = None
@@ -72,7 +74,7 @@ class PayloadStdio:
         if not call.argv:
             return
         try:
-            self._open(plan, call, directory, prefix)
+            self._open(call, directory, prefix)
         except BaseException:
             self.close()
             raise
@@ -111,11 +113,11 @@ class PayloadStdio:
         while self._taken is not None and self._taken.ends:
             os.close(self._taken.ends.popitem()[1])
 
-    def _open(self, plan: Plan, call: Call, directory: str, prefix: str) -> None:
+    def _open(self, call: Call, directory: str, prefix: str) -> None:
         self.stdout = self._output(
             "stdout", make_sink(call, call.stdout, directory, f"{prefix}stdout"), call.on_stdout
         )
-        if not plan.combine:
+        if not self.combines:
             self.stderr = self._output(
                 "stderr",
                 make_sink(call, call.stderr, directory, f"{prefix}stderr"),

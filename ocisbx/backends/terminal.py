@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ocisbx.backends.base import Call
     from ocisbx.backends.driven import Watched
     from ocisbx.capture import Sink
-    from ocisbx.plan import Plan
     from ocisbx.result import ResourceUsage
     from ocisbx.terminal.transcript import Recorder
 
@@ -111,8 +110,7 @@ class TerminalStdio(PayloadStdio):
     shown_bytes = 0
     _sink: Sink | None = None
 
-    def _open(self, plan: Plan, call: Call, directory: str, prefix: str) -> None:
-        del plan
+    def _open(self, call: Call, directory: str, prefix: str) -> None:
         self._call = call
         self._sink = (
             None

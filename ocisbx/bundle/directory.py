@@ -30,6 +30,14 @@ INIT_FILE = "init"
 ROOT_DIRECTORY = "rootfs"
 LOG_FILE = "runtime.log"
 
+# The names of those that this process has.
+_ours: set[str] = set()
+
+
+def is_ours(name: str) -> bool:
+    """Whether this process has the bundle of this name: then its owner lives."""
+    return name in _ours
+
 
 class BundleDirectory:
     """One bundle on disk; `remove()` takes away all of it, whatever a payload left there."""
@@ -68,6 +76,7 @@ class BundleDirectory:
         except OSError as error:
             remove_tree(draft)
             raise _cannot("write", self.path, error) from error
+        _ours.add(name)
         self._own.append(f"{self.path}/{OWNER_FILE}")
 
     def make_root(self, plan: Plan) -> str:
@@ -114,6 +123,7 @@ class BundleDirectory:
         Raises:
             BundleError: something in it cannot be deleted.
         """
+        _ours.discard(os.path.basename(self.path))
         try:
             os.unlink(self.log)
             # The record last: without it nobody knows whose the rest is.
@@ -175,3 +185,7 @@ def _cannot(verb: str, path: str, error: OSError) -> BundleError:
         why=f"{error.filename or path}: {error.strerror}",
         remedy="free some space there, or set XDG_RUNTIME_DIR to a directory of your own",
     )
+
+
+# What was forked from the owner is not.
+os.register_at_fork(after_in_child=_ours.clear)

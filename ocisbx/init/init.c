@@ -67,12 +67,13 @@ static int is_order(struct init *init, struct packet *packet)
 		abandon(init, RECEIVED_MALFORMED);
 	flags = runs ? packet->run.flags : packet->body.first;
 	if (flags & ~(OSBX_GO_STDIN | OSBX_GO_STDOUT | OSBX_GO_STDERR | OSBX_GO_COMBINE |
-		      (runs ? OSBX_GO_STORED : OSBX_GO_TERMINAL)) ||
+		      (runs ? OSBX_GO_STORED : OSBX_GO_TERMINAL | OSBX_GO_ENDS)) ||
 	    !assign_descriptors(launch, packet, flags, &fds) ||
 	    (runs && !run_prepare(launch, packet, fds.store)))
 		abandon(init, RECEIVED_MALFORMED);
 	if (flags & OSBX_GO_TERMINAL)
 		take_terminal(init);
+	init->ends = !!(flags & OSBX_GO_ENDS);
 	return 1;
 }
 

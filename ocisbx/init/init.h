@@ -122,6 +122,8 @@ int exit_code_of(int wait_status);
  * command. */
 struct init {
 	int driven;
+	/* nobody looks at the container when its payload's end is reported */
+	int ends;
 	/* not process 1: only what descends from this process is its own to end */
 	int leads;
 	/* the command's terminal, to its driver */

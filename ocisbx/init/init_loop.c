@@ -211,7 +211,7 @@ void wait_for_end(struct init *init)
 	struct packet packet;
 	enum received received;
 
-	if (!init->driven)
+	if (!init->driven || init->ends)
 		return;
 	stop_listening(init);
 	SYS4(epoll_ctl, init->events, EPOLL_CTL_ADD, OSBX_REPORT_FD, &wanted);

@@ -42,6 +42,8 @@
 /* stdin, stdout and stderr are a terminal: with GO the one that the runtime gave the init; with RUN
  * and a channel one that is made for the command, and where stdin comes too relayed through that */
 #define OSBX_GO_TERMINAL 64
+/* GO only: once it has reported, the init waits for no END */
+#define OSBX_GO_ENDS 128
 
 #define OSBX_TARGET_PAYLOAD 0
 #define OSBX_TARGET_GROUP 1

@@ -62,6 +62,7 @@ class GoFlag(IntFlag):
     TERMINAL: all three are a terminal; with GO the one that the runtime gave the init, with RUN and
     CHANNEL one that the init makes, whose controlling end it sends; with STDIN too it relays that
     through the socket that comes as stdin. GO then starts the command.
+    With GO only: ENDS, once it has reported it waits for no END.
     """
 
     STDIN = 1
@@ -71,6 +72,7 @@ class GoFlag(IntFlag):
     STORED = 16
     CHANNEL = 32
     TERMINAL = 64
+    ENDS = 128
 
 
 class Target(IntEnum):
@@ -307,8 +309,13 @@ _EMPTY: Final[dict[Type, Packet]] = {
 }
 
 
+_GO_FLAGS: Final = int(
+    GoFlag.STDIN | GoFlag.STDOUT | GoFlag.STDERR | GoFlag.COMBINE | GoFlag.TERMINAL | GoFlag.ENDS
+)
+
+
 def _go(flags: int) -> Go:
-    if flags >= 2 * GoFlag.COMBINE:
+    if flags & ~_GO_FLAGS:
         raise ValueError(f"GO with flags {flags:#x}")
     return Go(flags)
 

@@ -44,6 +44,7 @@ _CLOEXEC: Final = int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED: Final = int(socket.MSG_TRUNC)
 _COMBINE: Final = int(GoFlag.COMBINE)
 _TERMINAL: Final = int(GoFlag.TERMINAL)
+_ENDS: Final = int(GoFlag.ENDS)
 # What the descriptors of a packet are, in their order.
 _STDIO: Final = (int(GoFlag.STDIN), int(GoFlag.STDOUT), int(GoFlag.STDERR))
 _RUNS: Final = (*_STDIO, int(GoFlag.STORED), int(GoFlag.CHANNEL))
@@ -80,15 +81,17 @@ def send_go(
     stderr: int | None = None,
     combine: bool = False,
     terminal: bool = False,
+    ends: bool = False,
 ) -> None:
     """Starts the payload with these descriptors; the caller keeps, and closes, its own copies.
 
     Without stdin the payload reads /dev/null; without stdout or stderr it has the init's own; with
-    `terminal` all three are the one that the runtime made.
+    `terminal` all three are the one that the runtime made. With `ends` the init needs no
+    `send_end`.
     Raises OSError when the init is gone.
     """
     given = (stdin, stdout, stderr)
-    flags = _flags(_STDIO, given, combine=combine, terminal=terminal)
+    flags = _flags(_STDIO, given, combine=combine, terminal=terminal) | (_ENDS if ends else 0)
     _send(sock, Go(flags), [fd for fd in given if fd is not None])
 
 

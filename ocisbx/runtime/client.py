@@ -111,7 +111,9 @@ class RuntimeClient(NamedTuple):
             options += [] if socket is None else ["-k"]
             # execve names the file, argv[0] the runtime: the cell has only the first.
             cell = [cell_path(), *options, "--", executable, *argv[1:]]
-            return command.spawn(cell, descriptors=descriptors, environment=self.environment)
+            return command.spawn(
+                cell, descriptors=descriptors, environment=self.environment, closes=True
+            )
         except OSError as error:
             raise RuntimeMissing(
                 f"runtime {self.path} cannot be started",

@@ -15,6 +15,7 @@ import pytest
 import ocisbx
 from ocisbx.backends.base import Call, Step
 from ocisbx.backends.gc import UNOWNED_S, collect
+from ocisbx.bundle.directory import is_ours
 from ocisbx.calls import run_plan
 from ocisbx.probe.cgroups import DRIVER_LEAF
 from tests.box import eventually, nap, running
@@ -111,6 +112,17 @@ def test_gc_leaves_live_containers_alone(box: Box) -> None:
     os.close(reader)
     assert result is not None
     assert result.exit_code == 0
+
+
+def test_a_fork_of_a_driver_has_none_of_its_bundles(box: Box) -> None:
+    with box.sandbox().start(["sleep", "60"]) as other:
+        assert is_ours(other.id)
+        child = os.fork()
+        if not child:
+            os._exit(is_ours(other.id))
+        assert os.waitpid(child, 0) == (child, 0)
+        other.cancel()
+    assert not is_ours(other.id)
 
 
 def test_gc_leaves_live_containers_of_other_processes_alone(box: Box) -> None:

@@ -52,6 +52,10 @@ U64 = st.integers(0, 2**64 - 1)
 USAGES = st.builds(Usage, *[U64] * 9)
 
 
+def _with_stdio(flags: int) -> st.SearchStrategy[GoFlag]:
+    return st.integers(0, 15).map(lambda stdio: GoFlag(flags | stdio))
+
+
 @st.composite
 def runs(draw: st.DrawFn) -> Run:
     """A RUN whose size fits its strings, here or in a file."""
@@ -65,7 +69,7 @@ def runs(draw: st.DrawFn) -> Run:
 
 PACKETS: st.SearchStrategy[protocol.Packet] = st.one_of(
     runs(),
-    st.builds(Go, st.integers(0, 15).map(GoFlag)),
+    st.builds(Go, st.sampled_from([0, 64, 128]).flatmap(_with_stdio)),
     st.builds(Signal, st.integers(1, 64), st.sampled_from(Target)),
     st.just(End()),
     st.just(Listen()),

@@ -61,6 +61,19 @@ def test_a_place_that_others_can_write_is_not_looked_into(precious: Path) -> Non
     assert os.path.lexists(f"{bundles}/.1.0.x")
 
 
+def test_a_bundle_of_this_process_is_no_leftover_until_it_is_gone() -> None:
+    bundle = BundleDirectory(f"{find_places().bundles}/ours")
+    bundle.create(0o700, owner(id="ours"))
+    os.unlink(f"{bundle.path}/owner.json")
+    sweep()
+    assert bundle_names() == ["ours"]
+
+    bundle.remove()
+    os.mkdir(bundle.path)
+    sweep()
+    assert bundle_names() == []
+
+
 def test_a_link_among_the_bundles_is_deleted_and_nothing_behind_it(precious: Path) -> None:
     ensure(find_places().runtime)
     link = f"{ensure(find_places().bundles)}/.1.0.x"
