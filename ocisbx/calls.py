@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ocisbx.audit import AuditLine
     from ocisbx.backends.driven import Driven
     from ocisbx.backends.execution import OciExecution
+    from ocisbx.backends.gc import Leftover
     from ocisbx.capture import Input
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
@@ -226,6 +227,8 @@ class Launch:
         self._audited_at = audited_at
         # Begun while the call runs: a supervisor's is made at the end, which saves it memory.
         self.line: AuditLine | None = None
+        # Of others, seen while it ran.
+        self._leftovers: list[Leftover] | None = None
         self._has_begun = False
 
     def __call__(self, plan: Plan) -> Launched:
@@ -254,6 +257,8 @@ class Launch:
             assert verdict is not None
             captured = execution.stdio.finish(keep=call.keep_in is not None)
         execution.clock.cleaned = time.monotonic()
+        if call.id is None:
+            self._sweep()
         return execution, verdict, captured
 
     def _use_the_time(self, container_id: str, plan: Plan) -> None:
@@ -262,13 +267,16 @@ class Launch:
             from ocisbx.audit import begin_line  # noqa: PLC0415 -- as said above
 
             self.line = begin_line(container_id, self._audited_at, self._call.argv, plan)
-        self._sweep()
+        from ocisbx.backends.gc import glance  # noqa: PLC0415 -- as said above
 
-    @staticmethod
-    def _sweep() -> None:
+        self._leftovers = glance()
+
+    def _sweep(self) -> None:
+        """Not beside a payload, which might have to wait for it."""
         from ocisbx.backends.gc import sweep  # noqa: PLC0415 -- as said above
 
-        sweep()
+        sweep(self._leftovers)
+        self._leftovers = None
 
 
 def launch_with_less(

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.backends.names import forget_names
 from ocisbx.backends.placeholders import forget_placeholders
@@ -26,6 +26,9 @@ from ocisbx.probe.processes import command_line, processes
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
 from ocisbx.runtime.kept_state import forget_kept_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # A record that cannot be read may be of a live driver, unless it is older than its writing takes.
 UNOWNED_S = 60.0
@@ -48,13 +51,13 @@ class Leftover(NamedTuple):
     owner: Owner | None
 
 
-def sweep() -> None:
-    """In passing, at every start: remove a few leftovers; never fails, never waits for long."""
-    now = time.monotonic()
+def glance() -> list[Leftover]:
+    """A few leftovers, as every call looks for them in passing; never fails."""
+    now, seen = time.monotonic(), []
     try:
         names = bundle_names()
     except OSError:
-        return
+        return []
     for name in names[:SWEEP_LIMIT]:
         if is_ours(name) or _live.get(name, -LIVE_S) + LIVE_S > now:
             continue
@@ -63,9 +66,16 @@ def sweep() -> None:
             _live[name] = now
             if len(_live) > 4 * SWEEP_LIMIT:
                 _live.clear()
-            continue
+        else:
+            seen.append(found)
+    return seen
+
+
+def sweep(found: Iterable[Leftover] | None = None) -> None:
+    """Remove these, or what a glance finds; never fails, never waits for long."""
+    for one in glance() if found is None else found:
         with contextlib.suppress(OcisbxError, OSError):
-            remove(found, settle_s=0.0)
+            remove(one, settle_s=0.0)
 
 
 def collect() -> list[Leftover]:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,6 +99,24 @@ def test_later_starts_sweep_in_passing(box: Box, step: Step) -> None:
     assert eventually(lambda: running(mark) == [])
     # Its name is free again.
     assert box.run(["true"], name="doomed").exit_code == 0
+
+
+def test_nothing_is_swept_beside_a_payload_that_runs(box: Box) -> None:
+    die_at(box, Step.BUNDLE_MADE, "true")
+    [left] = box.bundles.iterdir()
+    reader, writer = os.pipe()
+    said = threading.Event()
+    with box.sandbox().start(
+        ["sh", "-c", "echo; cat"], input=reader, on_stdout=lambda _: said.set()
+    ) as other:
+        assert said.wait(20)
+        assert {path.name for path in box.bundles.iterdir()} == {left.name, other.id}
+        os.close(writer)
+        assert other.wait() is not None
+    os.close(reader)
+    assert not any(box.bundles.iterdir())
+    # Its name, its placeholders.
+    assert collect() == []
 
 
 def test_gc_leaves_live_containers_alone(box: Box) -> None:
