@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ocisbx.backends.base import Call
 from ocisbx.backends.oci import OciBackend
+from ocisbx.bundle.directory import is_ours
 from ocisbx.capture import check_input
 from ocisbx.cgroup.box import limit_name
 from ocisbx.errors import BundleError, CgroupError, InvalidState, OcisbxError
 from ocisbx.outcome import Failure
+from ocisbx.places import bundle_names, find_places
 from ocisbx.probe.cgroups import doubted
 from ocisbx.result import EnforcementState, RunResult, Termination, Timings
 from ocisbx.values import check_command, check_env, utc_text
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from ocisbx.audit import AuditLine
     from ocisbx.backends.driven import Driven
     from ocisbx.backends.execution import OciExecution
-    from ocisbx.backends.gc import Leftover
     from ocisbx.capture import Input
     from ocisbx.outcome import Verdict
     from ocisbx.plan import Plan
@@ -227,11 +228,12 @@ class Launch:
         self._audited_at = audited_at
         # Begun while the call runs: a supervisor's is made at the end, which saves it memory.
         self.line: AuditLine | None = None
-        # Of others, seen while it ran.
-        self._leftovers: list[Leftover] | None = None
         self._has_begun = False
 
     def __call__(self, plan: Plan) -> Launched:
+        if self._call.id is None:
+            # Not beside the payload, which might have to wait for it.
+            sweep_in_passing()
         try:
             return self._once(plan)
         except BundleError:
@@ -239,7 +241,7 @@ class Launch:
             if self._call.id is not None or self._has_begun:
                 raise
         # The disk may be full of what drivers that were killed have left.
-        self._sweep()
+        _sweep()
         return self._once(plan)
 
     def _once(self, plan: Plan) -> Launched:
@@ -250,33 +252,42 @@ class Launch:
                 self._slot.note(execution.id)
             if self._hold is not None:
                 self._hold(execution)
-            if call.id is None:
+            if self._audited_at and call.id is None:
                 # Else a supervisor, which waits without what this takes.
-                execution.meanwhile(partial(self._use_the_time, execution.id, plan))
+                execution.meanwhile(partial(self._begin_line, execution.id, plan))
             verdict = execution.wait()
             assert verdict is not None
             captured = execution.stdio.finish(keep=call.keep_in is not None)
         execution.clock.cleaned = time.monotonic()
-        if call.id is None:
-            self._sweep()
         return execution, verdict, captured
 
-    def _use_the_time(self, container_id: str, plan: Plan) -> None:
+    def _begin_line(self, container_id: str, plan: Plan) -> None:
         """While the payload runs: beside a runtime that starts it would take its processor."""
-        if self._audited_at:
-            from ocisbx.audit import begin_line  # noqa: PLC0415 -- as said above
+        from ocisbx.audit import begin_line  # noqa: PLC0415 -- as said above
 
-            self.line = begin_line(container_id, self._audited_at, self._call.argv, plan)
-        from ocisbx.backends.gc import glance  # noqa: PLC0415 -- as said above
+        self.line = begin_line(container_id, self._audited_at, self._call.argv, plan)
 
-        self._leftovers = glance()
 
-    def _sweep(self) -> None:
-        """Not beside a payload, which might have to wait for it."""
-        from ocisbx.backends.gc import sweep  # noqa: PLC0415 -- as said above
+# When somebody looked for leftovers last, by the place of the bundles.
+_swept_at: dict[str, float] = {}
+SWEPT_S = 1.0
 
-        sweep(self._leftovers)
-        self._leftovers = None
+
+def sweep_in_passing() -> None:
+    """What drivers that were killed have left, at most once a second."""
+    now, place = time.monotonic(), find_places().bundles
+    if now < _swept_at.get(place, -SWEPT_S) + SWEPT_S:
+        return
+    _swept_at[place] = now
+    with contextlib.suppress(OSError):
+        if not all(map(is_ours, bundle_names())):
+            _sweep()
+
+
+def _sweep() -> None:
+    from ocisbx.backends.gc import sweep  # noqa: PLC0415 -- for those who have something to look at
+
+    sweep()
 
 
 def launch_with_less(

@@ -125,7 +125,7 @@ def spawn(
     closes: bool = False,
 ) -> Child:
     """Start `argv` with exactly the descriptors given (`{number in the child: ours}`). `closes`: it
-    sees to that itself, so that nobody has to look which others it would inherit.
+    sees to that itself, and may have what somebody left inheritable.
 
     Raises:
         SpawnError: no such program, not executable, no memory.

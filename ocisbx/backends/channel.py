@@ -35,7 +35,8 @@ class InitChannel:
         self._socket: socket.socket | None = None
         self._orders: socket.socket | None = None
         self._going = False
-        # It was told to end when it has reported.
+        # What it can, and whether it was told to end when it has reported.
+        self.features = 0
         self._ends = False
         # Signals for a payload that has not been started yet: it gets them as soon as it is.
         self._held: list[tuple[int, protocol.Target]] = []
@@ -93,8 +94,10 @@ class InitChannel:
         ends: bool = False,
     ) -> bool:
         """Let it start its payload, or this command, with these descriptors; False: it is not
-        there any more. `ends`: with the payload's report it ends by itself."""
+        there any more. `ends`: with the payload's report it ends by itself, if it can."""
         assert self._socket is not None
+        # That of a bundle that is kept may be an older one.
+        ends = ends and bool(self.features & protocol.FEATURES)
         given: Any = {
             "stdin": stdio.stdin,
             "stdout": stdio.stdout,

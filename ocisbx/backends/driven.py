@@ -114,7 +114,7 @@ class Driven:
         return self.stdio.capture_path(stream)
 
     def meanwhile(self, action: Callable[[], object]) -> None:
-        """Have this done once the payload runs, by the loop's own thread."""
+        """Have this done, by the loop's own thread, once the payload runs (where an init tells)."""
         if self._started:
             action()
         else:
@@ -244,13 +244,15 @@ class Driven:
             return
         packet = received.packet
         if isinstance(packet, protocol.Ready):
+            self._init.features = packet.features
             self._on_ready(received.pid)
         elif isinstance(packet, protocol.Started):
             self._started = True
             self.payload_pid = packet.pid
             self._tell(Step.RUNNING)
-            if self._meanwhile is not None:
-                self._meanwhile()
+            action, self._meanwhile = self._meanwhile, None
+            if action is not None:
+                action()
         elif isinstance(packet, protocol.Terminal):
             self._on_terminal(received.descriptors)
         elif isinstance(packet, protocol.Failed):

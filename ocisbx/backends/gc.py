@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ocisbx.backends.names import forget_names
 from ocisbx.backends.placeholders import forget_placeholders
@@ -26,9 +26,6 @@ from ocisbx.probe.processes import command_line, processes
 from ocisbx.quirks import find_quirks
 from ocisbx.runtime.client import RuntimeClient
 from ocisbx.runtime.kept_state import forget_kept_state
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # A record that cannot be read may be of a live driver, unless it is older than its writing takes.
 UNOWNED_S = 60.0
@@ -51,31 +48,23 @@ class Leftover(NamedTuple):
     owner: Owner | None
 
 
-def glance() -> list[Leftover]:
-    """A few leftovers, as every call looks for them in passing; never fails."""
-    now, seen = time.monotonic(), []
+def sweep() -> None:
+    """In passing, before a start: remove a few leftovers; never fails, never waits for long."""
+    now = time.monotonic()
     try:
-        names = bundle_names()
+        names = [name for name in bundle_names() if not is_ours(name)]
     except OSError:
-        return []
-    for name in names[:SWEEP_LIMIT]:
-        if is_ours(name) or _live.get(name, -LIVE_S) + LIVE_S > now:
-            continue
-        found = examine(name)
-        if found is None:
-            _live[name] = now
+        return
+    unknown = [name for name in names if _live.get(name, -LIVE_S) + LIVE_S <= now]
+    for name in unknown[:SWEEP_LIMIT]:
+        # A record may hold anything, and descriptors may be short.
+        with contextlib.suppress(OcisbxError, OSError, ValueError):
+            if (found := examine(name)) is not None:
+                remove(found, settle_s=0.0)
+                continue
             if len(_live) > 4 * SWEEP_LIMIT:
                 _live.clear()
-        else:
-            seen.append(found)
-    return seen
-
-
-def sweep(found: Iterable[Leftover] | None = None) -> None:
-    """Remove these, or what a glance finds; never fails, never waits for long."""
-    for one in glance() if found is None else found:
-        with contextlib.suppress(OcisbxError, OSError):
-            remove(one, settle_s=0.0)
+            _live[name] = now
 
 
 def collect() -> list[Leftover]:

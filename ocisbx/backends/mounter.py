@@ -90,6 +90,7 @@ class Mounter:
 
     def _start(self, container: int) -> None:
         self.covers = os.fsencode(f"{shared_covers()[COVERS]}/")
+        self._late: Late | None = None
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         _mounters.add(self)
         self._socket.settimeout(MOUNT_TIMEOUT_S)
@@ -110,21 +111,29 @@ class Mounter:
         """Whether it could be given an order."""
         return not self._speaks(0)
 
-    def mount(self, given: Given, names: contextlib.ExitStack) -> bool:
-        """Mount it, with all that lies over it, in the container; False: that has ended. Nothing of
-        the host's mounts changes. What keeps names free is for `names` to take away.
+    def begin(self, given: Given, names: contextlib.ExitStack) -> None:
+        """Order it, with all that lies over it, for the container; once, then `is_done` tells.
+        Nothing of the host's mounts changes. What keeps names free is for `names` to take away.
 
         Raises:
             OcisbxError: it cannot be done; the container is not to be used.
         """
-        late = given.late
+        self._late = late = given.late
         directory = (socket.SOL_SOCKET, socket.SCM_RIGHTS, _INT.pack(given.directory))
         self.tell(b"r" if late.read_only else b"w", directory)
         order = _Order(self, late)
         # What is there is mounted while the rest is being made.
         names.enter_context(hold(late.placeholders, order.note))
         order.end()
-        return self._hear(late.source)
+
+    def is_done(self) -> bool:
+        """Wait until it is mounted; False: the container has ended.
+
+        Raises:
+            OcisbxError: as `begin`.
+        """
+        assert self._late is not None
+        return self._hear(self._late.source)
 
     def tell(self, data: bytes, *along: tuple[int, int, bytes]) -> None:
         """Tell it more of its order, with what sendmsg(2) is to send along."""

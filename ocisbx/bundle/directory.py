@@ -30,7 +30,7 @@ INIT_FILE = "init"
 ROOT_DIRECTORY = "rootfs"
 LOG_FILE = "runtime.log"
 
-# The names of those that this process has.
+# The names of those that this process has: 80 random bits each.
 _ours: set[str] = set()
 
 
@@ -123,7 +123,6 @@ class BundleDirectory:
         Raises:
             BundleError: something in it cannot be deleted.
         """
-        _ours.discard(os.path.basename(self.path))
         try:
             os.unlink(self.log)
             # The record last: without it nobody knows whose the rest is.
@@ -132,6 +131,8 @@ class BundleDirectory:
             os.rmdir(self.path)
         except OSError:
             remove_tree(self.path)
+        finally:
+            _ours.discard(os.path.basename(self.path))
         self._own.clear()
 
     def _write(self, name: str, data: bytes, mode: int) -> None:

@@ -71,9 +71,9 @@ static int is_order(struct init *init, struct packet *packet)
 	    !assign_descriptors(launch, packet, flags, &fds) ||
 	    (runs && !run_prepare(launch, packet, fds.store)))
 		abandon(init, RECEIVED_MALFORMED);
+	init->ends = !!(flags & OSBX_GO_ENDS);
 	if (flags & OSBX_GO_TERMINAL)
 		take_terminal(init);
-	init->ends = !!(flags & OSBX_GO_ENDS);
 	return 1;
 }
 

@@ -29,8 +29,8 @@
 #define OSBX_COMMAND_CONTAINER 0
 #define OSBX_COMMAND_PAYLOAD 1
 
-/* what READY announces beyond GO, SIGNAL and END */
-#define OSBX_FEATURES 0
+/* what READY announces beyond the first init's: GO_ENDS */
+#define OSBX_FEATURES 1
 
 #define OSBX_GO_STDIN 1
 #define OSBX_GO_STDOUT 2

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAGIC: Final = 0x5842534F
 VERSION: Final = 1
 REPORT_FD: Final = 3
-FEATURES: Final = 0
+FEATURES: Final = 1
 OWN_ID: Final = 0xFFFFFFFF
 RUN_ROOM: Final = 32768
 """Strings of a RUN beyond this length are sent in a file."""
@@ -163,7 +163,7 @@ class Resize(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The init waits for GO; `features` is what it can do beyond version 1."""
+    """The init waits for GO; `features`: 1, it knows GO's ENDS."""
 
     features: int
 

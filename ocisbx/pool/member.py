@@ -189,7 +189,10 @@ class Member:
         Raises:
             OcisbxError: it cannot be given; the member is not to be used.
         """
-        return self._mounter is not None and self._mounter.mount(workspace, self._names)
+        if self._mounter is None:
+            return False
+        self._mounter.begin(workspace, self._names)
+        return self._mounter.is_done()
 
     def leave_workspace(self) -> None:
         """Nothing runs in it any more: take away what kept names free."""
@@ -207,31 +210,47 @@ class Member:
         if plan.cgroup not in (None, self.plan.cgroup) and execution.box is not None:
             assert plan.cgroup is not None
             execution.box.limit(plan.cgroup.files)
-        if order.workspace is not None and not self.mount(order.workspace):
-            return False
-        taken = None
-        if self._ends is not None:
-            if not execution.is_waiting:
+        mounter, is_warm = None, self._ends is not None
+        if order.workspace is not None:
+            if self._mounter is None:
                 return False
-            ends = {name: end for name, end in self._ends._asdict().items() if end is not None}
-            taken = Taken(ends, order.letter)
-            # They are the streams' to close.
-            self._ends = None
-        stdio = PayloadStdio(
-            plan,
-            call,
-            execution.bundle_path,
-            lambda: execution.end_now(Reason.OUTPUT),
-            taken=taken,
-        )
+            mounter = self._mounter
+            mounter.begin(order.workspace, self._names)
+        # Meanwhile.
+        stdio = self._make_stdio(order)
+        if stdio is None:
+            return False
+        with contextlib.ExitStack() as unused:
+            unused.callback(stdio.close)
+            if mounter is not None and not mounter.is_done():
+                return False
+            unused.pop_all()
         execution.clock.bundle_made = time.monotonic()
-        there = taken is not None or execution.give(plan, call, stdio)
-        if taken is not None:
+        there = is_warm or execution.give(plan, call, stdio)
+        if is_warm:
             execution.hand_over(plan, call, stdio, self._spent)
         if self._mounter is not None:
             # While the command starts: no other process is beside it.
             self._mounter.close()
         return there
+
+    def _make_stdio(self, order: Order) -> PayloadStdio | None:
+        """What the call's payload has; None: what was started ahead has ended."""
+        taken = None
+        if self._ends is not None:
+            if not self.execution.is_waiting:
+                return None
+            ends = {name: end for name, end in self._ends._asdict().items() if end is not None}
+            taken = Taken(ends, order.letter)
+            # They are the streams' to close.
+            self._ends = None
+        return PayloadStdio(
+            order.plan,
+            order.call,
+            self.execution.bundle_path,
+            lambda: self.execution.end_now(Reason.OUTPUT),
+            taken=taken,
+        )
 
     def retire(self) -> None:
         """End it, whatever it does, and take away all that it leaves. Raises OcisbxError."""

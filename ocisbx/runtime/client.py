@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ocisbx import command
 from ocisbx.errors import InvalidState, RuntimeFailed, RuntimeMissing
 from ocisbx.init import cell_path
+from ocisbx.quirks import parse_version
 from ocisbx.runtime.sealed import sealed_copy
 
 if TYPE_CHECKING:
@@ -22,6 +24,13 @@ CELL_ARGS: Mapping[str, tuple[str, ...]] = {"mount": ("-m",), "user": ("-u", "-m
 # Where a sealed copy of the runtime stands in the child: above stdio and the init's socket.
 SEALED_FD = 4
 SOCKET_FD = 3
+
+
+@cache
+def _cell_closes() -> bool:
+    """Whether it marks all that it inherits close-on-exec; before Linux 5.11 (close_range(2)), the
+    first 4096."""
+    return parse_version(os.uname().release) >= (5, 11)
 
 
 class RuntimeClient(NamedTuple):
@@ -112,7 +121,7 @@ class RuntimeClient(NamedTuple):
             # execve names the file, argv[0] the runtime: the cell has only the first.
             cell = [cell_path(), *options, "--", executable, *argv[1:]]
             return command.spawn(
-                cell, descriptors=descriptors, environment=self.environment, closes=True
+                cell, descriptors=descriptors, environment=self.environment, closes=_cell_closes()
             )
         except OSError as error:
             raise RuntimeMissing(

@@ -383,21 +383,3 @@ def test_the_output_ends_with_the_payload_not_with_the_init(
         assert os.read(read, 100) == b""  # before END: the init holds no copy
         wire.send_end(container.sock)
         assert container.wait() == 0
-
-
-@every_runtime
-@pytest.mark.parametrize("argv", [["true"], ["missing"]])
-def test_where_nobody_looks_at_the_container_it_waits_for_no_end(
-    runtime: Runtime, argv: list[str], tmp_path: Path
-) -> None:
-    with Container(Bundle(tmp_path, runtime, argv)) as container:
-        container.go(ends=True)
-        if argv == ["missing"]:
-            container.expect(Failed)
-        else:
-            container.expect(Started)
-            container.expect(protocol.Exited)
-        reported_at = time.monotonic()
-        assert wire.receive(container.sock) is None
-        assert time.monotonic() - reported_at < protocol.PATIENCE_MS / 1000
-        assert container.wait() == (127 if argv == ["missing"] else 0)

@@ -69,7 +69,7 @@ def runs(draw: st.DrawFn) -> Run:
 
 PACKETS: st.SearchStrategy[protocol.Packet] = st.one_of(
     runs(),
-    st.builds(Go, st.sampled_from([0, 64, 128]).flatmap(_with_stdio)),
+    st.builds(Go, st.sampled_from([0, 64, 128, 192]).flatmap(_with_stdio)),
     st.builds(Signal, st.integers(1, 64), st.sampled_from(Target)),
     st.just(End()),
     st.just(Listen()),
@@ -252,3 +252,9 @@ def test_an_order_to_an_init_that_is_gone_is_an_oserror_not_a_signal() -> None:
 
 def test_what_no_init_sends_is_every_order() -> None:
     assert set(get_args(protocol.Order)) == protocol.ORDERS
+
+
+@pytest.mark.parametrize("flags", [GoFlag.STORED, GoFlag.CHANNEL, 2 * GoFlag.ENDS])
+def test_go_has_none_of_the_flags_of_run(flags: int) -> None:
+    with pytest.raises(ProtocolError, match="GO with flags"):
+        protocol.decode(protocol.encode(Go(GoFlag(flags))))
