@@ -29,7 +29,7 @@ HEAVY = frozenset({
 })  # fmt: skip
 OURS = frozenset({
     "audit", "backends", "backends.base", "backends.channel", "backends.driven", "backends.endings",
-    "backends.execution", "backends.gc",
+    "backends.execution",
     "backends.names", "backends.oci", "backends.placeholders", "backends.spares", "backends.stdio",
     "backends.wishes", "bundle",
     "bundle.covers", "bundle.directory", "bundle.owner", "bundle.record", "bundle.view", "calls",
