@@ -75,7 +75,7 @@ def carry_out(container: Container, options: Mapping[str, Any], argv: tuple[str,
         user=None if user is None else (user.uid, user.uid if user.gid is None else user.gid),
     )
     with Interrupts() as interrupts, container.orders() as orders:
-        interrupts.running = True
+        interrupts.begin()
         terminal = "tty" in options
         # The time limit of a session is each command's; any other container's is its own.
         timeout_s = orders.plan.timeout_s if container.record.is_session else None

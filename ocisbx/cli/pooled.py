@@ -52,7 +52,7 @@ def run_pooled(options: Mapping[str, Any], words: list[str], began: float) -> in
         own = None if workspace is None else plan.workdir
         call = make_call(options, argv, extra)._replace(workdir=options.get("workdir", own))
         with turn(plan, Waiting(interrupts.pause, say)):
-            interrupts.running = True
+            interrupts.begin()
             started_at = utc_text()
             told = _run(loan._replace(plan=plan), call, interrupts)
     try:

@@ -234,7 +234,7 @@ def execute(
 ) -> int:
     """Run it to its end and say what has to be said (`options`: json, posture, no-audit); the
     exit code."""
-    interrupts.running = True
+    interrupts.begin()
     hold: Hold = interrupts.hold
     person: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
     if "posture" in options:
@@ -304,17 +304,16 @@ def _tell_less(result: RunResult, plan: Plan) -> None:
 class Interrupts:
     """SIGINT, SIGTERM and SIGHUP end the payload, gently; a second one hurries.
 
-    Until `running` is set, and once the context has ended by one, they raise KeyboardInterrupt,
+    Until `begin` is called, and once the context has ended by one, they raise KeyboardInterrupt,
     several at once a single one: the next would break off what the first one cleans up (systemd
     sends SIGTERM and SIGHUP together). One that the caller ignores (nohup, the background of a
     shell) stays ignored.
     """
 
     def __init__(self) -> None:
-        self.running = False
         self.count = 0
         self._came_at_s: float | None = None
-        self._raised = self._is_over = False
+        self._raised = self._running = self._is_over = False
         # A pidfd: its end is one, too.
         self.parent: int | None = None
         self._execution: Driven | None = None
@@ -340,6 +339,13 @@ class Interrupts:
             # Raised while a model is built, it comes out as pydantic's error.
             raise KeyboardInterrupt from error
 
+    def begin(self) -> None:
+        """From here on they end the payload; raises KeyboardInterrupt when one came before. What is
+        raised in a destructor, or a callback of native code, Python prints and ignores."""
+        self._running = True
+        if self._raised:
+            raise KeyboardInterrupt
+
     def hold(self, execution: Driven) -> None:
         """What to cancel; at once when a signal came before."""
         self._execution = execution
@@ -364,7 +370,7 @@ class Interrupts:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         now_s, came_at_s = time.monotonic(), self._came_at_s
-        if not self.running or self._is_over:
+        if not self._running or self._is_over:
             if came_at_s is not None and now_s < came_at_s + AT_ONCE_S:
                 return
             self._came_at_s, self._raised = now_s, True

@@ -43,6 +43,20 @@ OURS = frozenset({
     "quirks", "result", "runtime",
     "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed", "values", "version",
 })  # fmt: skip
+LOST = """
+import os, signal
+from ocisbx.cli.run import Interrupts
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+try:
+    with Interrupts() as interrupts:
+        Dropped()
+        interrupts.begin()
+        print("lost")
+except KeyboardInterrupt:
+    print("heard")
+"""
 IMPORTS = """\
 import atexit, os, sys
 from ocisbx import cli
@@ -142,6 +156,14 @@ def test_a_signal_while_it_prepares(box: Box) -> None:
             _, told = driver.communicate(timeout=20)
         assert driver.returncode in (130, -signal.SIGTERM), told
         assert eventually(lambda: not box.left()), (delay_s, box.left())
+
+
+def test_a_signal_whose_exception_python_ignored_is_not_lost(box: Box) -> None:
+    """pydantic's native part drops what is raised while it compiles a pattern."""
+    argv = [sys.executable, "-c", LOST]
+    done = subprocess.run(argv, env=environment(box), capture_output=True, text=True, check=False)
+    assert "Exception ignored in" in done.stderr
+    assert done.stdout == "heard\n"
 
 
 def test_a_reader_that_leaves_ends_the_payload(box: Box) -> None:
