@@ -231,9 +231,6 @@ class Launch:
         self._has_begun = False
 
     def __call__(self, plan: Plan) -> Launched:
-        if self._call.id is None:
-            # Not beside the payload, which might have to wait for it.
-            sweep_in_passing()
         try:
             return self._once(plan)
         except BundleError:
@@ -252,9 +249,12 @@ class Launch:
                 self._slot.note(execution.id)
             if self._hold is not None:
                 self._hold(execution)
-            if self._audited_at and call.id is None:
+            if call.id is None:
                 # Else a supervisor, which waits without what this takes.
-                execution.meanwhile(partial(self._begin_line, execution.id, plan))
+                if self._audited_at:
+                    execution.meanwhile(partial(self._begin_line, execution.id, plan))
+                # While the runtime starts: a payload might have to wait for it.
+                sweep_in_passing()
             verdict = execution.wait()
             assert verdict is not None
             captured = execution.stdio.finish(keep=call.keep_in is not None)

@@ -49,7 +49,7 @@ class Leftover(NamedTuple):
 
 
 def sweep() -> None:
-    """In passing, before a start: remove a few leftovers; never fails, never waits for long."""
+    """In passing, at a start: remove a few leftovers; never fails, never waits for long."""
     now = time.monotonic()
     try:
         names = [name for name in bundle_names() if not is_ours(name)]
