@@ -210,21 +210,10 @@ class Member:
         if plan.cgroup not in (None, self.plan.cgroup) and execution.box is not None:
             assert plan.cgroup is not None
             execution.box.limit(plan.cgroup.files)
-        mounter, is_warm = None, self._ends is not None
-        if order.workspace is not None:
-            if self._mounter is None:
-                return False
-            mounter = self._mounter
-            mounter.begin(order.workspace, self._names)
-        # Meanwhile.
-        stdio = self._make_stdio(order)
+        is_warm = self._ends is not None
+        stdio = self._prepare(order)
         if stdio is None:
             return False
-        with contextlib.ExitStack() as unused:
-            unused.callback(stdio.close)
-            if mounter is not None and not mounter.is_done():
-                return False
-            unused.pop_all()
         execution.clock.bundle_made = time.monotonic()
         there = is_warm or execution.give(plan, call, stdio)
         if is_warm:
@@ -234,16 +223,37 @@ class Member:
             self._mounter.close()
         return there
 
-    def _make_stdio(self, order: Order) -> PayloadStdio | None:
-        """What the call's payload has; None: what was started ahead has ended."""
-        taken = None
+    def _prepare(self, order: Order) -> PayloadStdio | None:
+        """Its workspace is there, and what its payload has; None: it has ended meanwhile."""
+        mounter = None
+        if order.workspace is not None:
+            mounter = self._mounter
+            if mounter is None:
+                return None
+            mounter.begin(order.workspace, self._names)
         if self._ends is not None:
+            # What was started ahead runs its code as soon as its stdio is made, which sends it.
+            if mounter is not None and not mounter.is_done():
+                return None
             if not self.execution.is_waiting:
                 return None
-            ends = {name: end for name, end in self._ends._asdict().items() if end is not None}
-            taken = Taken(ends, order.letter)
-            # They are the streams' to close.
-            self._ends = None
+            return self._make_stdio(order, self._take(self._ends, order.letter))
+        with contextlib.ExitStack() as unused:
+            # While the workspace is mounted.
+            stdio = self._make_stdio(order)
+            unused.callback(stdio.close)
+            if mounter is not None and not mounter.is_done():
+                return None
+            unused.pop_all()
+        return stdio
+
+    def _take(self, ends: Ends, letter: bytes) -> Taken:
+        """From here on they are the streams' to close."""
+        self._ends = None
+        named = {name: end for name, end in ends._asdict().items() if end is not None}
+        return Taken(named, letter)
+
+    def _make_stdio(self, order: Order, taken: Taken | None = None) -> PayloadStdio:
         return PayloadStdio(
             order.plan,
             order.call,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from tests.box import eventually
+from tests.box import PYTHON, eventually
 from tests.pool.test_owner import collected, leaf, owner
 from tests.pool.test_workspaces import directory, one_of_them, pool, text
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import ocisbx
     from ocisbx.backends.mounter import Mounter
     from tests.box import Box
+    from tests.pool.conftest import Make
 
 __all__ = ["leaf", "pool"]
 
@@ -50,6 +53,29 @@ def test_a_container_whose_mounter_has_ended_is_not_handed_out(box: Box, pool: o
     ended.kill(signal.SIGKILL)
     assert ended.wait(10) is not None
     assert text(pool, "echo sound", ours) == "sound\n"
+
+
+@one_of_them
+@pytest.mark.parametrize("warm", [None, PYTHON])
+def test_nothing_runs_before_its_workspace_is_there(
+    box: Box, make: Make, warm: str | None
+) -> None:
+    """What is started ahead neither: it must not be told its code before."""
+    pool = make(1, workspace="per-call", warm=warm)
+    ours = directory(box, "ours")
+    slow = mounter(pool)._child
+    slow.kill(signal.SIGSTOP)
+    goes_on = threading.Timer(0.3, slow.kill, [signal.SIGCONT])
+    goes_on.start()
+    begun_s = time.monotonic()
+    if warm is None:
+        result = pool.run(["touch", "made"], workspace=ours)
+    else:
+        result = pool.run_code("open('made', 'w').close()", workspace=ours)
+    goes_on.join()
+    assert (result.exit_code, result.stderr) == (0, b"")
+    assert time.monotonic() - begun_s >= 0.3
+    assert os.listdir(ours) == ["made"]
 
 
 @one_of_them
