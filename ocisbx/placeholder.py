@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 class Placeholder(NamedTuple):
@@ -17,6 +21,35 @@ class Placeholder(NamedTuple):
 
 # The texts of placeholders that are files (presets.PROTECTED): all have one byte.
 FILLERS = (b".",)
+# What may be read of a directory's list to spare looking for names one by one, each of which takes
+# as long as a dozen entries; and for how few it is not worth it.
+LISTED = 64
+FEW = 3
+
+
+def absent(directory: str | int, names: Collection[str]) -> frozenset[str]:
+    """Those of the names that are certainly not in the directory (its path, or a descriptor): for
+    the others one has to look. Raises OSError.
+
+    A file system may take names for the same that differ in case, or, beyond ASCII, in more.
+    """
+    if len(names) <= FEW:
+        return frozenset()
+    with os.scandir(directory) as entries:
+        there = [entry.name for entry in islice(entries, LISTED + 1)]
+    if len(there) > LISTED or not "".join(there).isascii():
+        return frozenset()
+    taken = {name.lower() for name in there}
+    return frozenset(name for name in names if name.isascii() and name.lower() not in taken)
+
+
+def are_blank(directory: str, names: Collection[str]) -> bool:
+    """Whether each of these names in the directory `is_blank`."""
+    try:
+        missing = absent(directory, names)
+    except OSError:
+        missing = frozenset()
+    return all(name in missing or is_blank(f"{directory}/{name}") for name in names)
 
 
 def is_blank(path: str) -> bool:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ocisbx.commands import CommandPolicy
-from ocisbx.placeholder import Placeholder, is_blank
+from ocisbx.placeholder import Placeholder, are_blank
 from ocisbx.quirks import find_quirks
 from ocisbx.result import Enforced, EnforcementState, RuntimeInfo
 
@@ -42,13 +42,15 @@ def digest(parts: Iterable[bytes]) -> str:
     return running.hexdigest()
 
 
-Sight = Literal["identity", "content", "entries", "blank", "processors"]
+Seen = Literal["identity", "content", "entries", "processors"]
+Sight = Seen | Literal["blank"]
 
 
 class Guard(NamedTuple):
     """A fact on which the plan rests: `path` is still what it was (None: it is not there).
 
-    `sight`: what is looked at, see `fingerprint`.
+    `sight`: what is looked at, see `fingerprint`; blank: of the names `seen` in the directory
+    `path` each is missing, or looks like a placeholder.
     """
 
     path: str
@@ -58,19 +60,24 @@ class Guard(NamedTuple):
 
 def all_hold(guards: Sequence[Guard]) -> bool:
     """Whether every one of these facts still stands; dozens are looked at before each call."""
-    return all(fingerprint(path, sight) == seen for path, sight, seen in guards)
+    return all(map(_holds, guards))
 
 
-def fingerprint(path: str, sight: Sight) -> tuple[Any, ...] | None:
+def _holds(guard: Guard) -> bool:
+    path, sight, seen = guard
+    if sight == "blank":
+        return are_blank(path, seen or ())
+    return fingerprint(path, sight) == seen
+
+
+def fingerprint(path: str, sight: Seen) -> tuple[Any, ...] | None:
     """What `path` leads to.
 
     identity: (device, inode, type); content: size, mtime and ctime in ns besides; entries: a hash
     of a directory's names and their types, which a placeholder that came and went does not change;
-    blank: whether it is missing, or looks like a placeholder; processors: which ones this thread
-    may use, which a cpuset and a processor that goes offline change, whatever the path.
+    processors: which ones this thread may use, which a cpuset and a processor that goes offline
+    change, whatever the path.
     """
-    if sight == "blank":
-        return (is_blank(path),)
     if sight == "processors":
         return tuple(sorted(os.sched_getaffinity(0)))
     try:

@@ -17,7 +17,7 @@ from ocisbx.container.select import candidates, objection
 from ocisbx.errors import ConfigError, RuntimeMissing, Unsupported
 from ocisbx.host import PathKind
 from ocisbx.mounts import is_per_call
-from ocisbx.plan import Guard, Sight, fingerprint
+from ocisbx.plan import Guard, Seen, fingerprint
 from ocisbx.probe.gather import gather
 from ocisbx.probe.remembered import runtime_memory
 
@@ -70,7 +70,8 @@ def compile_for_pool(config: SandboxConfig) -> Compiled:
     host = survey(config)
     container = resolve(config, host)
     plan = lower(config, container, host)
-    plan = plan._replace(guards=guards(host) + _limit_guards(host, plan))
+    weighed = host.model_copy(update={"runtimes": _weighed(config, host, container.runtime)})
+    plan = plan._replace(guards=guards(weighed) + _limit_guards(host, plan))
     if is_per_call(config.workspace):
         # While one call writes in its workspace a container of another is started: whatever of the
         # host that shows is looked at once it is mounted.
@@ -116,13 +117,21 @@ def _tried(host: Host, wanted: Wanted, trier: Trier) -> Host:
     return host.model_copy(update={"runtimes": runtimes})
 
 
+def _weighed(config: SandboxConfig, host: Host, chosen: RuntimeBinary) -> tuple[RuntimeBinary, ...]:
+    """Those that would be taken before this one, if they changed: of a name the newest is."""
+    found = candidates(wanted_runtime(config), host)
+    before = [one.path for one in found].index(chosen.path)
+    names = {one.name for one in found[: before + 1]}
+    return tuple(one for one in found if one.name in names)
+
+
 def guards(host: Host) -> tuple[Guard, ...]:
     """What must still be so for the plan to be used again."""
     content = [runtime.path for runtime in host.runtimes]
     content += ["/etc/subuid", "/etc/subgid", *host.texts]
     # A directory's mtime changes when an entry comes or goes.
     content += list(host.listings)
-    sights: list[tuple[str, Sight]] = [(path, "content") for path in content]
+    sights: list[tuple[str, Seen]] = [(path, "content") for path in content]
     sights += [(path, "identity") for path in host.paths if path not in content]
     guards = [Guard(path, sight, fingerprint(path, sight)) for path, sight in dict.fromkeys(sights)]
     return (*guards, *_rule_guards(host))
@@ -130,7 +139,7 @@ def guards(host: Host) -> tuple[Guard, ...]:
 
 def _limit_guards(host: Host, plan: Plan) -> tuple[Guard, ...]:
     """What its limits were checked against: the disks, and how many processors there are."""
-    sights: list[tuple[str, Sight]] = [
+    sights: list[tuple[str, Seen]] = [
         (key if key.startswith("/") else f"{BLOCK_DEVICES}/{key}", "identity") for key in host.disks
     ]
     if plan.cgroup is not None and not PROCESSOR_FILES.isdisjoint(plan.cgroup.files):
@@ -140,16 +149,20 @@ def _limit_guards(host: Host, plan: Plan) -> tuple[Guard, ...]:
 
 def _rule_guards(host: Host) -> list[Guard]:
     """Where the rules of [filesystem] led, and what their globs were looked for in."""
-    sights: list[tuple[str, Sight]] = []
+    sights: list[tuple[str, Seen]] = []
+    blank: dict[str, dict[str, None]] = {}
     for pattern, found in host.matches.items():
         sights += [(directory, "entries") for directory in found.walked]
         for place in found.places:
             if place.missing:
-                sights.append((place.missing, "blank"))
+                parent, _, name = place.missing.rpartition("/")
+                blank.setdefault(parent or "/", {})[name] = None
             sights += [(link.path, "identity") for link in place.links]
             if place.kind is not PathKind.MISSING and place.missing != place.real:
                 sights.append((pattern if not found.walked else place.real, "identity"))
     if sum(sight == "entries" for _, sight in sights) > WALKED_LIMIT:
         # Looking at so many directories costs more than a plan: this one is used once.
         return [Guard("/", "entries", ())]
-    return [Guard(path, sight, fingerprint(path, sight)) for path, sight in dict.fromkeys(sights)]
+    guards = [Guard(parent, "blank", tuple(names)) for parent, names in blank.items()]
+    seen = [Guard(path, sight, fingerprint(path, sight)) for path, sight in dict.fromkeys(sights)]
+    return guards + seen

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ocisbx.backends.spares import Spares, home_of
 from ocisbx.errors import OcisbxError
+from ocisbx.placeholder import absent
 from ocisbx.places import ensure, find_places, locked, trusted
 from ocisbx.values import show
 
@@ -144,9 +145,10 @@ def _enter(
         ground = _open_ground(place, parent)
         fcntl.flock(ground.register, fcntl.LOCK_SH)
         known = _read(ground.register)
+        missing = absent(ground.directory, [name for name, _ in wanted])
         new = []
         for name, one in wanted:
-            if _is_new(ground.directory, name, one, known):
+            if name in missing or _is_new(ground.directory, name, one, known):
                 new.append((name, one))
             else:
                 note(one.path)
@@ -270,7 +272,7 @@ def _remove(directory: int, made: Made, spares: Spares) -> None:
     info = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if inode not in (0, info.st_ino) or stat.S_ISDIR(info.st_mode) != (not content):
         return
-    if inode and spares.give_back(inode, content, name):
+    if inode and spares.give_back(content, name, info):
         return
     if not content:
         os.rmdir(name, dir_fd=directory)

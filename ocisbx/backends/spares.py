@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
+import time
 
 from ocisbx.errors import OcisbxError
 from ocisbx.placeholder import holds_nothing
@@ -20,6 +22,8 @@ from ocisbx.places import ensure, find_places, trusted
 # For one directory, and for how many directories.
 MOST = 64
 HOMES = 64
+# The mtime of a directory that was seen to be empty: whatever comes into it changes that.
+EMPTY_NS = 1_000_000_007
 
 
 def pool() -> str:
@@ -37,6 +41,8 @@ class Spares:
         # How many more it takes, and the inodes by their content, once they were looked at.
         self._room: int | None = None
         self._inodes: dict[str, list[int]] = {}
+        # When the last of them was put there, by time.time_ns().
+        self._put_ns = 0
 
     def _look(self) -> int:
         if self._room is not None:
@@ -87,14 +93,16 @@ class Spares:
             # It lies on another file system, or behind another mount (EXDEV).
             return False
         self._room = self._look() + 1
+        self._put_ns = time.time_ns()
         return True
 
-    def give_back(self, inode: int, content: str, name: str) -> bool:
-        """Take it from there, if it is still blank; False: it has to be deleted."""
+    def give_back(self, content: str, name: str, there: os.stat_result) -> bool:
+        """Take it from `name`, where `there` was seen, if it is still blank; False: it has to be
+        deleted."""
         room, directory = self._look(), self._directory
         if room <= 0:
             return False
-        spare = f"{self._place}/{content} {inode}"
+        spare = f"{self._place}/{content} {there.st_ino}"
         try:
             if content:
                 # Of two names of one file rename(2) leaves both: whoever put it there was killed.
@@ -105,8 +113,8 @@ class Spares:
             return False
         self._room = room - 1
         info = os.lstat(spare)
-        # No time tells: whoever writes into it may set them back (utimensat(2)).
-        if info.st_ino != inode or not holds_nothing(spare, info):
+        untouched = self._is_untouched(there) and info.st_mtime_ns == EMPTY_NS
+        if info.st_ino != there.st_ino or not (untouched or _is_blank(spare, info)):
             # Somebody on the host has put something into it, or something else there.
             try:
                 os.rename(spare, name, dst_dir_fd=directory)
@@ -114,6 +122,22 @@ class Spares:
                 # By now there is something else of theirs: it is kept, and used for nothing.
                 os.rename(spare, f"{self._place}/found by {os.urandom(8).hex()}")
         return True
+
+    def _is_untouched(self, info: os.stat_result) -> bool:
+        """Whether nothing has come into a directory of ours since it was put there. Who had set
+        back its mtime would have changed its ctime, which only the clock sets (utimensat(2))."""
+        return info.st_mtime_ns == EMPTY_NS and info.st_ctime_ns <= self._put_ns
+
+
+def _is_blank(spare: str, info: os.stat_result) -> bool:
+    if not stat.S_ISDIR(info.st_mode):
+        return holds_nothing(spare, info)
+    # Before it is looked at: what comes after that changes it again.
+    os.utime(spare, ns=(info.st_atime_ns, EMPTY_NS), follow_symlinks=False)
+    if holds_nothing(spare, info):
+        return True
+    os.utime(spare, ns=(info.st_atime_ns, info.st_mtime_ns), follow_symlinks=False)
+    return False
 
 
 def _delete(entry: os.DirEntry[str]) -> None:

@@ -57,9 +57,7 @@ def test_a_container_whose_mounter_has_ended_is_not_handed_out(box: Box, pool: o
 
 @one_of_them
 @pytest.mark.parametrize("warm", [None, PYTHON])
-def test_nothing_runs_before_its_workspace_is_there(
-    box: Box, make: Make, warm: str | None
-) -> None:
+def test_nothing_runs_before_its_workspace_is_there(box: Box, make: Make, warm: str | None) -> None:
     """What is started ahead neither: it must not be told its code before."""
     pool = make(1, workspace="per-call", warm=warm)
     ours = directory(box, "ours")

@@ -13,7 +13,7 @@ from ocisbx.backends.spares import HOMES, pool
 from ocisbx.container.rules import Rule, Verb
 from ocisbx.errors import OcisbxError
 from ocisbx.host import Matches, PathKind
-from ocisbx.placeholder import Placeholder, is_blank
+from ocisbx.placeholder import LISTED, Placeholder, absent, are_blank, is_blank
 from ocisbx.plan import fingerprint
 from ocisbx.probe import policy
 from ocisbx.probe.mounted import ANYWHERE, Granted, Judge, read_table
@@ -114,6 +114,38 @@ def test_what_is_blank(tmp_path: Path) -> None:
         assert is_blank(f"{tmp_path}/f") == blank
     (tmp_path / "l").symlink_to(".")
     assert not is_blank(f"{tmp_path}/l")
+
+
+def test_which_names_are_certainly_absent(tmp_path: Path) -> None:
+    """Not those of which a file system might find another spelling, nor in a directory of many."""
+    wanted = [".a", ".b", ".c", ".d", ".\u00fc"]
+    assert absent(str(tmp_path), wanted[:3]) == frozenset()
+    assert absent(str(tmp_path), wanted) == {".a", ".b", ".c", ".d"}
+    (tmp_path / ".A").touch()
+    (tmp_path / ".b").touch()
+    assert absent(str(tmp_path), wanted) == {".c", ".d"}
+    (tmp_path / "\u212a").touch()
+    assert absent(str(tmp_path), wanted) == frozenset()
+    (tmp_path / "\u212a").unlink()
+    for number in range(LISTED - 1):
+        (tmp_path / f"{number}").touch()
+    assert absent(str(tmp_path), wanted) == frozenset()
+    with pytest.raises(FileNotFoundError):
+        absent(f"{tmp_path}/none", wanted)
+
+
+@pytest.mark.parametrize("others", [0, LISTED + 1])
+def test_whether_names_are_blank(tmp_path: Path, others: int) -> None:
+    wanted = [".a", ".b", ".c", ".d"]
+    assert are_blank(f"{tmp_path}/none", wanted)
+    assert are_blank(str(tmp_path), wanted)
+    for number in range(others):
+        (tmp_path / f"{number}").touch()
+    (tmp_path / ".c").mkdir()
+    assert are_blank(str(tmp_path), wanted)
+    (tmp_path / ".c/f").touch()
+    assert not are_blank(str(tmp_path), wanted)
+    assert not are_blank(f"{tmp_path}/.c/f", wanted)
 
 
 def test_what_a_plan_sees_of_a_directory(tmp_path: Path) -> None:
@@ -320,8 +352,10 @@ def test_nothing_of_somebody_elses_is_taken_away(workspace: Path, *, pooled: boo
         (workspace / "replaced").mkdir()
         (workspace / "gone").rmdir()
         (workspace / "text").write_text("longer")
+        after = (workspace / "filled").stat()
     assert names(workspace) == ["filled", "mine", "moved", "replaced", "text"]
     assert names(workspace / "filled") == ["f"]
+    assert (workspace / "filled").stat().st_mtime_ns == after.st_mtime_ns
 
 
 def test_something_else_is_there(workspace: Path) -> None:
