@@ -25,7 +25,9 @@ _all: weakref.WeakSet[Ahead] = weakref.WeakSet()
 class Ahead:
     """Pipes and a channel for one command. Thread-safe: each is handed out once."""
 
-    def __init__(self) -> None:
+    def __init__(self, channels: int = 1) -> None:
+        """`channels`: 0 where a command needs none of its own."""
+        self._most_channels = channels
         self._pipes: list[tuple[int, int]] = []
         self._channels: list[Pair] = []
         self._closed = False
@@ -39,9 +41,9 @@ class Ahead:
         try:
             while len(self._pipes) < PIPES:
                 self._pipes.append(os.pipe())
-            if not self._channels:
+            while len(self._channels) < self._most_channels:
                 self._channels.append(wire.report_socketpair())
-            last = os.dup(self._channels[0][1].fileno())
+            last = os.dup(self._pipes[-1][1])
             os.close(last)
         except (OSError, IndexError):
             # None is left, or another thread has taken one already.

@@ -22,6 +22,7 @@ from ocisbx.values import show
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ocisbx.backends.ahead import Ahead
     from ocisbx.backends.execution import OciExecution
     from ocisbx.backends.late import Given
     from ocisbx.plan import Plan
@@ -44,12 +45,13 @@ class Look(NamedTuple):
 
 class Order(NamedTuple):
     """What a member is to run. `letter`: what is told to what runs ahead; `workspace`: what it gets
-    before."""
+    before; `ahead`: pipes that were made for it."""
 
     plan: Plan
     call: Call
     letter: bytes = b""
     workspace: Given | None = None
+    ahead: Ahead | None = None
 
 
 class NotStarted(RuntimeFailed):
@@ -260,6 +262,7 @@ class Member:
             self.execution.bundle_path,
             lambda: self.execution.end_now(Reason.OUTPUT),
             taken=taken,
+            ahead=order.ahead,
         )
 
     def retire(self) -> None:

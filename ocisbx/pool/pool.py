@@ -10,6 +10,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from ocisbx.backends.ahead import Ahead
 from ocisbx.calls import (
     Told,
     Waiting,
@@ -99,6 +100,7 @@ class Pool:
         self._warm = None if warm is None else warm_command(warm, warm_imports)
         self._store = Store(self._make, bounds, **times)
         self._limited = LimitedPlans(self._sandbox)
+        self._ahead = Ahead(channels=0)
         _pools.add(self)
 
     def __enter__(self) -> Self:
@@ -119,6 +121,7 @@ class Pool:
     def close(self) -> None:
         """End them; a command that runs goes on to its end. Idempotent."""
         self._store.close()
+        self._ahead.close()
 
     @property
     def counts(self) -> Counts:
@@ -244,7 +247,7 @@ class Pool:
                         plan = given.late.on(plan)
                         mine = call._replace(workdir=call.workdir or plan.workdir)
                     plan.commands.check(call.argv)
-                    order = Order(plan, mine, self._letter(plan, mine, code), given)
+                    order = Order(plan, mine, self._letter(plan, mine, code), given, self._ahead)
                     with turn(plan, Waiting(pause)):
                         told = run_in(member, order, hold)
                     if told is not None:
@@ -352,6 +355,8 @@ def run_in(
         hold(execution)
     # While it runs.
     started_at = utc_text(began_at)
+    if order.ahead is not None:
+        order.ahead.make()
     verdict = execution.wait()
     assert verdict is not None
     member.leave_workspace()
