@@ -40,7 +40,7 @@ def absent(directory: str | int, names: Collection[str]) -> frozenset[str]:
     if len(there) > LISTED or not "".join(there).isascii():
         return frozenset()
     taken = {name.lower() for name in there}
-    return frozenset(name for name in names if name.isascii() and name.lower() not in taken)
+    return frozenset([name for name in names if name.isascii() and name.lower() not in taken])
 
 
 def are_blank(directory: str, names: Collection[str]) -> bool:
@@ -49,7 +49,7 @@ def are_blank(directory: str, names: Collection[str]) -> bool:
         missing = absent(directory, names)
     except OSError:
         missing = frozenset()
-    return all(name in missing or is_blank(f"{directory}/{name}") for name in names)
+    return all(is_blank(f"{directory}/{name}") for name in names if name not in missing)
 
 
 def is_blank(path: str) -> bool:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ocisbx.pool.workspaces import Workspaces
 
 LOOK_BYTES = 256
+# More than `true` takes; as init.c has it.
+SHORT_S = 0.003
 
 _all: weakref.WeakSet[Member] = weakref.WeakSet()
 # What was forked holds descriptors of its parent's members: they are kept, and nothing is done.
@@ -194,7 +196,10 @@ class Member:
         if self._mounter is None:
             return False
         self._mounter.begin(workspace, self._names)
-        return self._mounter.is_done()
+        done = self._mounter.is_done()
+        # Whoever runs a command in it may do so for hours.
+        self._mounter.close()
+        return done
 
     def leave_workspace(self) -> None:
         """Nothing runs in it any more: take away what kept names free."""
@@ -221,8 +226,8 @@ class Member:
         if is_warm:
             execution.hand_over(plan, call, stdio, self._spent)
         if self._mounter is not None:
-            # While the command starts: no other process is beside it.
-            self._mounter.close()
+            # Not while a short command starts, which has one of few processors.
+            execution.set_alarm(time.monotonic() + SHORT_S, self._mounter.close)
         return there
 
     def _prepare(self, order: Order) -> PayloadStdio | None:

@@ -35,13 +35,10 @@ class PoolSandbox(Sandbox):
     def __init__(self, config: SandboxConfig | None = None, **options: Any) -> None:  # noqa: ANN401 -- typed where they arrive
         """As Sandbox."""
         super().__init__(config, **options)
+        self.per_call = is_per_call(self.config.workspace)
         self._made: deque[Workspaces] = deque(maxlen=KEPT_PLANS)
         # Where what the pool itself shows led at first.
         self._shown: dict[str, str] | None = None
-
-    @property
-    def per_call(self) -> bool:
-        return is_per_call(self.config.workspace)
 
     def _compile(self) -> Plan:
         if not self.per_call:

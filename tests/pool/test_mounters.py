@@ -79,13 +79,29 @@ def test_nothing_runs_before_its_workspace_is_there(box: Box, make: Make, warm: 
 @one_of_them
 @pytest.mark.parametrize("given", [True, False])
 def test_it_is_gone_while_the_command_runs(box: Box, pool: ocisbx.Pool, *, given: bool) -> None:
-    """Reaped, too: a command may run for hours."""
+    """Reaped, too: a command may run for hours. Beside a short one nothing is done."""
     used = Path(f"/proc/{mounter(pool)._child.pid}")
     there = []
     ours = directory(box, "ours") if given else None
     # The caller's callbacks run when the command has said something.
-    pool.run(["echo"], workspace=ours, on_stdout=lambda _: there.append(used.exists()))
+    script = "sleep 0.2; echo"
+    pool.run(["sh", "-c", script], workspace=ours, on_stdout=lambda _: there.append(used.exists()))
     assert there == [False]
+
+
+@one_of_them
+@pytest.mark.parametrize("given", [True, False])
+def test_it_is_gone_after_a_short_command(box: Box, pool: ocisbx.Pool, *, given: bool) -> None:
+    used = Path(f"/proc/{mounter(pool)._child.pid}")
+    pool.run(["true"], workspace=directory(box, "ours") if given else None)
+    assert eventually(lambda: not used.exists())
+
+
+@one_of_them
+def test_a_borrowers_command_has_none_beside_it(box: Box, pool: ocisbx.Pool) -> None:
+    used = Path(f"/proc/{mounter(pool)._child.pid}")
+    with pool.lend(str(directory(box, "ours"))):
+        assert not used.exists()
 
 
 @one_of_them
