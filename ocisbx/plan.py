@@ -43,13 +43,13 @@ def digest(parts: Iterable[bytes]) -> str:
 
 
 Seen = Literal["identity", "content", "entries", "processors"]
-Sight = Seen | Literal["blank"]
+Sight = Seen | Literal["blanks"]
 
 
 class Guard(NamedTuple):
     """A fact on which the plan rests: `path` is still what it was (None: it is not there).
 
-    `sight`: what is looked at, see `fingerprint`; blank: of the names `seen` in the directory
+    `sight`: what is looked at, see `fingerprint`; blanks: of the names `seen` in the directory
     `path` each is missing, or looks like a placeholder.
     """
 
@@ -65,7 +65,7 @@ def all_hold(guards: Sequence[Guard]) -> bool:
 
 def _holds(guard: Guard) -> bool:
     path, sight, seen = guard
-    if sight == "blank":
+    if sight == "blanks":
         return are_blank(path, seen or ())
     return fingerprint(path, sight) == seen
 

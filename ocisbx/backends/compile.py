@@ -163,6 +163,6 @@ def _rule_guards(host: Host) -> list[Guard]:
     if sum(sight == "entries" for _, sight in sights) > WALKED_LIMIT:
         # Looking at so many directories costs more than a plan: this one is used once.
         return [Guard("/", "entries", ())]
-    guards = [Guard(parent, "blank", tuple(names)) for parent, names in blank.items()]
+    guards = [Guard(parent, "blanks", tuple(names)) for parent, names in blank.items()]
     seen = [Guard(path, sight, fingerprint(path, sight)) for path, sight in dict.fromkeys(sights)]
     return guards + seen

@@ -130,13 +130,17 @@ class Spares:
 
 
 def _is_blank(spare: str, info: os.stat_result) -> bool:
-    if not stat.S_ISDIR(info.st_mode):
-        return holds_nothing(spare, info)
-    # Before it is looked at: what comes after that changes it again.
-    os.utime(spare, ns=(info.st_atime_ns, EMPTY_NS), follow_symlinks=False)
-    if holds_nothing(spare, info):
-        return True
-    os.utime(spare, ns=(info.st_atime_ns, info.st_mtime_ns), follow_symlinks=False)
+    """What cannot be looked at, or is not ours any more, is not."""
+    try:
+        if not stat.S_ISDIR(info.st_mode):
+            return holds_nothing(spare, info)
+        # Before it is looked at: what comes after that changes it again.
+        os.utime(spare, ns=(info.st_atime_ns, EMPTY_NS), follow_symlinks=False)
+        if holds_nothing(spare, info):
+            return True
+        os.utime(spare, ns=(info.st_atime_ns, info.st_mtime_ns), follow_symlinks=False)
+    except OSError:
+        pass
     return False
 
 

@@ -338,12 +338,13 @@ def test_the_last_one_removes_what_all_of_them_made(workspace: Path) -> None:
 @pytest.mark.parametrize("pooled", [False, True])
 def test_nothing_of_somebody_elses_is_taken_away(workspace: Path, *, pooled: bool) -> None:
     (workspace / "mine").mkdir()
-    wanted = [Placeholder(f"{workspace}/{name}") for name in ("mine", "filled", "replaced", "gone")]
+    made = ("mine", "filled", "replaced", "gone", "closed")
+    wanted = [Placeholder(f"{workspace}/{name}") for name in made]
     wanted.append(Placeholder(f"{workspace}/text", "."))
     if pooled:
         with hold(wanted):
             pass
-        assert len(spares(workspace)) == 4
+        assert len(spares(workspace)) == 5
     with hold(wanted):
         before = (workspace / "filled").stat()
         (workspace / "filled/f").write_text("x")
@@ -351,10 +352,13 @@ def test_nothing_of_somebody_elses_is_taken_away(workspace: Path, *, pooled: boo
         (workspace / "replaced").rename(workspace / "moved")
         (workspace / "replaced").mkdir()
         (workspace / "gone").rmdir()
+        (workspace / "closed/f").write_text("x")
+        (workspace / "closed").chmod(0o300)
         (workspace / "text").write_text("longer")
         after = (workspace / "filled").stat()
-    assert names(workspace) == ["filled", "mine", "moved", "replaced", "text"]
-    assert names(workspace / "filled") == ["f"]
+    (workspace / "closed").chmod(0o755)
+    assert names(workspace) == ["closed", "filled", "mine", "moved", "replaced", "text"]
+    assert names(workspace / "filled") == names(workspace / "closed") == ["f"]
     assert (workspace / "filled").stat().st_mtime_ns == after.st_mtime_ns
 
 
