@@ -49,7 +49,8 @@ class Place(Facts):
     `real`: where it lies, through every symlink of `links`. What does not exist has the first
     missing directory or file in `missing`; so has an empty directory, which may be one that keeps
     a name free. `parent`: whether we can write where it is missing; "closed" is ours without
-    write permission. `elsewhere`: a file of it that has another name (a hard link).
+    write permission. `instead`: a file that is there where the path needs a directory, as a linked
+    worktree's `.git` is. `elsewhere`: a file of it that has another name (a hard link).
     """
 
     real: str
@@ -57,6 +58,7 @@ class Place(Facts):
     links: tuple[Link, ...] = ()
     missing: str = ""
     parent: Literal["ours", "closed", "others"] = "ours"
+    instead: str = ""
     elsewhere: str = ""
 
 

@@ -28,8 +28,8 @@ FEW = 3
 
 
 def absent(directory: str | int, names: Collection[str]) -> frozenset[str]:
-    """Those of the names that are certainly not in the directory (its path, or a descriptor): for
-    the others one has to look. Raises OSError.
+    """Those of the names that are not in the directory (its path, or a descriptor), by its list:
+    for the others one has to look. Raises OSError.
 
     A file system may take names for the same that differ in case, or, beyond ASCII, in more.
     """

@@ -42,7 +42,7 @@ def digest(parts: Iterable[bytes]) -> str:
     return running.hexdigest()
 
 
-Seen = Literal["identity", "content", "entries", "processors"]
+Seen = Literal["identity", "content", "entries", "trouble", "processors"]
 Sight = Seen | Literal["blanks"]
 
 
@@ -80,6 +80,8 @@ def fingerprint(path: str, sight: Seen) -> tuple[Any, ...] | None:
     """
     if sight == "processors":
         return tuple(sorted(os.sched_getaffinity(0)))
+    if sight == "trouble":
+        return _trouble(path)
     try:
         if sight == "entries":
             with os.scandir(path) as entries:
@@ -90,6 +92,16 @@ def fingerprint(path: str, sight: Seen) -> tuple[Any, ...] | None:
     if sight == "identity":
         return identity(info)
     return (*identity(info), info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+
+
+def _trouble(path: str) -> tuple[int | None] | None:
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return (error.errno,)
+    return None
 
 
 def identity(info: os.stat_result) -> tuple[int, int, int]:

@@ -29,6 +29,8 @@ PROCESSORS = "/sys/devices/system/cpu"
 PROCESSOR_FILES = frozenset({"cpu.max", "cpuset.cpus"})
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ocisbx.config import SandboxConfig
     from ocisbx.container.model import ContainerConfig
     from ocisbx.container.select import Wanted
@@ -150,19 +152,33 @@ def _limit_guards(host: Host, plan: Plan) -> tuple[Guard, ...]:
 def _rule_guards(host: Host) -> list[Guard]:
     """Where the rules of [filesystem] led, and what their globs were looked for in."""
     sights: list[tuple[str, Seen]] = []
-    blank: dict[str, dict[str, None]] = {}
+    missing: dict[str, None] = {}
     for pattern, found in host.matches.items():
         sights += [(directory, "entries") for directory in found.walked]
         for place in found.places:
-            if place.missing:
-                parent, _, name = place.missing.rpartition("/")
-                blank.setdefault(parent or "/", {})[name] = None
+            # Of links that lead to each other there is no end: that is one of them.
+            if place.missing and place.missing not in {link.path for link in place.links}:
+                missing[place.missing] = None
+            if place.instead:
+                sights.append((place.instead, "identity"))
             sights += [(link.path, "identity") for link in place.links]
             if place.kind is not PathKind.MISSING and place.missing != place.real:
                 sights.append((pattern if not found.walked else place.real, "identity"))
     if sum(sight == "entries" for _, sight in sights) > WALKED_LIMIT:
         # Looking at so many directories costs more than a plan: this one is used once.
         return [Guard("/", "entries", ())]
-    guards = [Guard(parent, "blanks", tuple(names)) for parent, names in blank.items()]
-    seen = [Guard(path, sight, fingerprint(path, sight)) for path, sight in dict.fromkeys(sights)]
-    return guards + seen
+    guards = [Guard(path, sight, fingerprint(path, sight)) for path, sight in dict.fromkeys(sights)]
+    return [*_missing_guards(missing), *guards]
+
+
+def _missing_guards(paths: Iterable[str]) -> list[Guard]:
+    """That what was taken for missing is so, or cannot be looked at for the same reason."""
+    guards = []
+    by_parent: dict[str, list[str]] = {}
+    for path in paths:
+        if (trouble := fingerprint(path, "trouble")) is not None:
+            guards.append(Guard(path, "trouble", trouble))
+        else:
+            parent, _, name = path.rpartition("/")
+            by_parent.setdefault(parent or "/", []).append(name)
+    return [Guard(parent, "blanks", tuple(names)) for parent, names in by_parent.items()] + guards

@@ -188,6 +188,9 @@ class _Sweep:
             for link in place.links:
                 for target in self._shown(link.path):
                     yield Wish(target, link.path, rule, place, PIN)
+        if place.instead:
+            yield from self._hold(rule, place, strength)
+            return
         free = self._content(rule, place)
         path = place.real if free is None else place.missing
         if free is None and place.kind is PathKind.MISSING:
@@ -203,6 +206,13 @@ class _Sweep:
                 self.note(rule, f"{bind.source}, which you give, is code that ocisbx runs")
             if rule.verb == "deny_read" and not self._is_given(bind):
                 yield Wish(bind.target, bind.source, rule, place, strength)
+
+    def _hold(self, rule: Rule, place: Place, strength: int) -> Iterator[Wish]:
+        """Nothing can be in a file, as long as it stays one."""
+        if rule.verb != "allow_write":
+            for target in self._shown(place.instead):
+                held = rule._replace(verb="deny_write")
+                yield Wish(target, place.instead, held, place, strength)
 
     def _content(self, rule: Rule, place: Place) -> str | None:
         """The content of the placeholder that keeps the name free; None: it is (or stays) real."""

@@ -149,6 +149,10 @@ def _place(real: str, links: tuple[Link, ...], missing: str, *, deep: bool) -> P
         except OSError:
             pass
         missing = real if is_blank(real) else ""
+    elif _is_no_directory(os.path.dirname(missing)):
+        instead = os.path.dirname(missing)
+        elsewhere = _other_name(instead, PathKind.FILE) if deep else ""
+        return Place(real=real, kind=kind, links=links, instead=instead, elsewhere=elsewhere)
     return Place(
         real=real,
         kind=kind,
@@ -157,6 +161,13 @@ def _place(real: str, links: tuple[Link, ...], missing: str, *, deep: bool) -> P
         parent=_parent(os.path.dirname(missing)) if missing else "ours",
         elsewhere=_other_name(real, kind) if deep else "",
     )
+
+
+def _is_no_directory(path: str) -> bool:
+    try:
+        return not stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _parent(directory: str) -> Literal["ours", "closed", "others"]:

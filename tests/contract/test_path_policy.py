@@ -67,6 +67,52 @@ def test_the_attacks_work_without_rules(box: Box) -> None:
         assert f"{name}: {box.workspace}/one/two/directory\n" in done
 
 
+# What a rule names that is neither there nor missing; the last one is the preset's.
+ODD = {
+    "below a file": ["file/name"],
+    "in a closed directory": ["closed/name"],
+    "a symlink that leads to itself": [],
+}
+
+
+@refused
+@pytest.mark.parametrize("what", ODD)
+@pytest.mark.parametrize("verb", ["deny_read", "deny_write"])
+def test_a_plan_holds_until_something_changes(box: Box, what: str, verb: str) -> None:
+    """Else each call would be compiled anew, and nothing could be started in the background."""
+    (box.workspace / "file").write_text(KEPT)
+    (box.workspace / "closed").mkdir(0)
+    (box.workspace / ".zed").symlink_to(".zed")
+    sandbox = box.sandbox(filesystem={verb: ODD[what]}, allow_degraded=["filesystem"])
+    plan = sandbox.resolve()
+    assert plan.holds()
+    assert sandbox.run(["true"]).exit_code == 0
+    assert sandbox.resolve() is plan
+    if what == "below a file":
+        (box.workspace / "file").unlink()
+        (box.workspace / "file").mkdir()
+    elif what == "in a closed directory":
+        (box.workspace / "closed").chmod(0o755)
+    else:
+        (box.workspace / ".zed").unlink()
+        (box.workspace / ".zed").mkdir()
+    assert not plan.holds()
+    assert sandbox.run(["true"]).exit_code == 0
+
+
+@pytest.mark.parametrize("verb", ["deny_read", "deny_write"])
+def test_what_would_be_in_a_file(box: Box, verb: str) -> None:
+    """As long as it is one nothing comes to be there."""
+    (box.workspace / "file").write_text(KEPT)
+    rules = {verb: ["file/name"]}
+    script = "cat file; echo x >file; rm -f file; mv file other; mkdir -p file/name; cat file"
+    result = box.sh(script, filesystem=rules)
+    assert result.stdout.decode() == 2 * KEPT, result.stderr
+    assert (box.workspace / "file").read_text() == KEPT
+    assert not (box.workspace / "other").exists()
+    assert result.enforcement["filesystem"].state is EnforcementState.ENFORCED
+
+
 def test_what_nobody_may_read(box: Box) -> None:
     fill(box.workspace)
     (box.workspace / ".env").write_text("KEY=secret")

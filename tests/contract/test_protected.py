@@ -88,6 +88,37 @@ def test_git_on_the_host_runs_nothing_of_the_payload(box: Box, preset: str) -> N
     assert pwned == [preset == "yolo"] * len(GIT_ATTACKS)
 
 
+FILE_ATTACKS = (
+    "echo gitdir: $PWD/evil >.git",
+    "echo gitdir: $PWD/evil >evil/new; mv -f evil/new .git",
+    "rm -f .git; mkdir .git; cp -r evil/. .git",
+    "mv .git old; cp -r evil .git",
+)
+
+
+@of_each_kind
+def test_a_linked_worktree(box: Box) -> None:
+    """Its .git is a file that names the repository: another one would name its own hooks."""
+    origin = box.base / "origin"
+    origin.mkdir()
+    repository(origin)
+    add = ["git", "worktree", "add", "-q", str(box.workspace), "-b", "linked"]
+    subprocess.run(add, cwd=origin, env=GIT, check=True)
+    before = (box.workspace / ".git").read_text()
+    assert box.text("git log --format=%s", volumes=[f"{origin}:ro"]) == "first\n"
+    for script in FILE_ATTACKS:
+        evil = "git init -q evil; git config -f evil/.git/config core.fsmonitor 'touch PWNED'; "
+        box.sh(f"{evil} mv evil/.git e; rm -rf evil; mv e evil; {script}")
+        shown = subprocess.run(
+            ["git", "status", "--porcelain"], cwd=box.workspace, env=GIT, check=True,
+            capture_output=True,
+        )  # fmt: skip
+        assert shown.stdout.decode() == "?? evil/\n"
+        shutil.rmtree(box.workspace / "evil")
+    assert (box.workspace / ".git").read_text() == before
+    assert os.listdir(box.workspace) == [".git"]
+
+
 def test_git_init_works(box: Box) -> None:
     assert (
         box.text(ME + "git init -q .; git commit -q --allow-empty -m x; git log --format=%s")

@@ -224,6 +224,15 @@ def test_landlock_reaches_it(box: Box, pool: ocisbx.Pool) -> None:
     assert result.exit_code == 1
 
 
+@native
+def test_the_git_of_a_linked_worktree_is_held(box: Box, pool: ocisbx.Pool) -> None:
+    ours = directory(box, "ours")
+    (ours / ".git").write_text("gitdir: /elsewhere\n")
+    script = "echo x >.git; rm -f .git; mv .git other; mkdir .git; cat .git"
+    assert text(pool, script, ours) == "gitdir: /elsewhere\n"
+    assert os.listdir(ours) == [".git"]
+
+
 # -------------------------------------------------------------------------------- other ways to it
 @one_of_them
 def test_with_limits_time_and_an_interpreter(box: Box, make: Make) -> None:
