@@ -23,7 +23,7 @@ from ocisbx.places import ensure, find_places, trusted
 MOST = 64
 HOMES = 64
 # The mtime of a directory that was seen to be empty: whatever comes into it changes that.
-EMPTY_NS = 1_000_000_007
+EMPTY_NS = 1_000_000_000_000_000_007
 
 
 def pool() -> str:
@@ -41,8 +41,8 @@ class Spares:
         # How many more it takes, and the inodes by their content, once they were looked at.
         self._room: int | None = None
         self._inodes: dict[str, list[int]] = {}
-        # When the last of them was put there, by time.time_ns().
-        self._put_ns = 0
+        # When each was put there, by time.time_ns().
+        self._put_ns: dict[int, int] = {}
 
     def _look(self) -> int:
         if self._room is not None:
@@ -93,7 +93,7 @@ class Spares:
             # It lies on another file system, or behind another mount (EXDEV).
             return False
         self._room = self._look() + 1
-        self._put_ns = time.time_ns()
+        self._put_ns[inode] = time.time_ns()
         return True
 
     def give_back(self, content: str, name: str, there: os.stat_result) -> bool:
@@ -124,24 +124,25 @@ class Spares:
         return True
 
     def _is_untouched(self, info: os.stat_result) -> bool:
-        """Whether nothing has come into a directory of ours since it was put there. Who had set
-        back its mtime would have changed its ctime, which only the clock sets (utimensat(2))."""
-        return info.st_mtime_ns == EMPTY_NS and info.st_ctime_ns <= self._put_ns
+        """Whether nothing has come into a directory of ours since we put it there. Who had set back
+        its mtime would have changed its ctime, which only the clock sets (utimensat(2)); but for
+        one who did it in the same tick of that clock, which before Linux 6.13 is 1 to 10 ms."""
+        put_ns = self._put_ns.get(info.st_ino, 0)
+        return info.st_mtime_ns == EMPTY_NS and info.st_ctime_ns <= put_ns
 
 
 def _is_blank(spare: str, info: os.stat_result) -> bool:
-    """What cannot be looked at, or is not ours any more, is not."""
+    """What was closed to us is not."""
     try:
+        if not holds_nothing(spare, info):
+            return False
         if not stat.S_ISDIR(info.st_mode):
-            return holds_nothing(spare, info)
-        # Before it is looked at: what comes after that changes it again.
-        os.utime(spare, ns=(info.st_atime_ns, EMPTY_NS), follow_symlinks=False)
-        if holds_nothing(spare, info):
             return True
-        os.utime(spare, ns=(info.st_atime_ns, info.st_mtime_ns), follow_symlinks=False)
-    except OSError:
-        pass
-    return False
+        # Looked at again: what has come before this must not look like nothing.
+        os.utime(spare, ns=(info.st_atime_ns, EMPTY_NS), follow_symlinks=False)
+        return holds_nothing(spare, info)
+    except PermissionError:
+        return False
 
 
 def _delete(entry: os.DirEntry[str]) -> None:

@@ -177,6 +177,8 @@ void give_workspace(const char *destination)
 	while (*hear_word(what))
 		lay_over(read_only, tree, what, hear_word(place));
 	tree = clone_mount(name, tree, "", AT_EMPTY_PATH | AT_RECURSIVE);
+	/* It is the host's own mount of it, which is not to be busy when the call has returned. */
+	SYS1(close, directory);
 	/* Who leaves a mount namespace last takes it apart, which is for when all is said. */
 	SYS4(openat, AT_FDCWD, "/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC, 0);
 	join(CLONE_NEWNS);

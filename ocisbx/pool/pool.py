@@ -100,7 +100,8 @@ class Pool:
         self._warm = None if warm is None else warm_command(warm, warm_imports)
         self._store = Store(self._make, bounds, **times)
         self._limited = LimitedPlans(self._sandbox)
-        self._ahead = Ahead(channels=0)
+        # An interpreter has its own.
+        self._ahead = Ahead(channels=0) if warm is None else None
         _pools.add(self)
 
     def __enter__(self) -> Self:
@@ -121,7 +122,8 @@ class Pool:
     def close(self) -> None:
         """End them; a command that runs goes on to its end. Idempotent."""
         self._store.close()
-        self._ahead.close()
+        if self._ahead is not None:
+            self._ahead.close()
 
     @property
     def counts(self) -> Counts:
