@@ -24,7 +24,7 @@ except ImportError:
     from hashlib import blake2b
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 SLOTS = ("args", "cgroup", "env", "root")
 # Where systemd puts the container of a bundle that is run by hand, with `--systemd-cgroup` (runc,
@@ -42,7 +42,7 @@ def digest(parts: Iterable[bytes]) -> str:
     return running.hexdigest()
 
 
-Seen = Literal["identity", "content", "entries", "trouble", "processors"]
+Seen = Literal["identity", "content", "entries", "link", "writable", "trouble", "processors"]
 Sight = Seen | Literal["blanks"]
 
 
@@ -75,26 +75,27 @@ def fingerprint(path: str, sight: Seen) -> tuple[Any, ...] | None:
 
     identity: (device, inode, type); content: size, mtime and ctime in ns besides; entries: a hash
     of a directory's names and their types, which a placeholder that came and went does not change;
-    processors: which ones this thread may use, which a cpuset and a processor that goes offline
-    change, whatever the path.
+    link: where a symlink leads; writable: whether we may write there; trouble: why it cannot be
+    looked at (errno), where it is neither there nor missing; processors: which ones this thread may
+    use, which a cpuset and a processor that goes offline change, whatever the path.
     """
-    if sight == "processors":
-        return tuple(sorted(os.sched_getaffinity(0)))
-    if sight == "trouble":
-        return _trouble(path)
     try:
-        if sight == "entries":
-            with os.scandir(path) as entries:
-                return (digest(sorted(map(_entry, entries))),)
-        info = os.stat(path)
+        return _LOOKS[sight](path)
     except OSError:
         return None
-    if sight == "identity":
-        return identity(info)
+
+
+def _content(path: str) -> tuple[Any, ...]:
+    info = os.stat(path)
     return (*identity(info), info.st_size, info.st_mtime_ns, info.st_ctime_ns)
 
 
-def _trouble(path: str) -> tuple[int | None] | None:
+def _entries(path: str) -> tuple[Any, ...]:
+    with os.scandir(path) as entries:
+        return (digest(sorted(map(_entry, entries))),)
+
+
+def _trouble(path: str) -> tuple[Any, ...] | None:
     try:
         os.lstat(path)
     except FileNotFoundError:
@@ -102,6 +103,17 @@ def _trouble(path: str) -> tuple[int | None] | None:
     except OSError as error:
         return (error.errno,)
     return None
+
+
+_LOOKS: Mapping[Seen, Callable[[str], tuple[Any, ...] | None]] = {
+    "identity": lambda path: identity(os.stat(path)),
+    "content": _content,
+    "entries": _entries,
+    "link": lambda path: (os.readlink(path),),
+    "writable": lambda path: (os.access(path, os.W_OK),),
+    "trouble": _trouble,
+    "processors": lambda _: tuple(sorted(os.sched_getaffinity(0))),
+}
 
 
 def identity(info: os.stat_result) -> tuple[int, int, int]:

@@ -156,12 +156,11 @@ def _rule_guards(host: Host) -> list[Guard]:
     for pattern, found in host.matches.items():
         sights += [(directory, "entries") for directory in found.walked]
         for place in found.places:
-            # Of links that lead to each other there is no end: that is one of them.
-            if place.missing and place.missing not in {link.path for link in place.links}:
+            if place.missing:
                 missing[place.missing] = None
             if place.instead:
-                sights.append((place.instead, "identity"))
-            sights += [(link.path, "identity") for link in place.links]
+                sights += [(place.instead, "identity"), (place.instead, "link")]
+            sights += [(link.path, "link") for link in place.links]
             if place.kind is not PathKind.MISSING and place.missing != place.real:
                 sights.append((pattern if not found.walked else place.real, "identity"))
     if sum(sight == "entries" for _, sight in sights) > WALKED_LIMIT:
@@ -172,7 +171,8 @@ def _rule_guards(host: Host) -> list[Guard]:
 
 
 def _missing_guards(paths: Iterable[str]) -> list[Guard]:
-    """That what was taken for missing is so, or cannot be looked at for the same reason."""
+    """That what was taken for missing is so, or cannot be looked at for the same reason; and
+    whether it could be made."""
     guards = []
     by_parent: dict[str, list[str]] = {}
     for path in paths:
@@ -181,4 +181,7 @@ def _missing_guards(paths: Iterable[str]) -> list[Guard]:
         else:
             parent, _, name = path.rpartition("/")
             by_parent.setdefault(parent or "/", []).append(name)
-    return [Guard(parent, "blanks", tuple(names)) for parent, names in by_parent.items()] + guards
+    for parent, names in by_parent.items():
+        guards.append(Guard(parent, "blanks", tuple(names)))
+        guards.append(Guard(parent, "writable", fingerprint(parent, "writable")))
+    return guards

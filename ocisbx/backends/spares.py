@@ -114,14 +114,21 @@ class Spares:
         self._room = room - 1
         info = os.lstat(spare)
         untouched = self._is_untouched(there) and info.st_mtime_ns == EMPTY_NS
-        if info.st_ino != there.st_ino or not (untouched or _is_blank(spare, info)):
-            # Somebody on the host has put something into it, or something else there.
-            try:
-                os.rename(spare, name, dst_dir_fd=directory)
-            except OSError:
-                # By now there is something else of theirs: it is kept, and used for nothing.
-                os.rename(spare, f"{self._place}/found by {os.urandom(8).hex()}")
-        return True
+        blank: bool | None = None
+        # What cannot be looked at is deleted where the kernel sees that it is empty.
+        with contextlib.suppress(OSError):
+            blank = info.st_ino == there.st_ino and (untouched or _is_blank(spare, info))
+        if not blank:
+            self._return(spare, name)
+        return blank is not None
+
+    def _return(self, spare: str, name: str) -> None:
+        """Somebody on the host has put something into it, or something else there."""
+        try:
+            os.rename(spare, name, dst_dir_fd=self._directory)
+        except OSError:
+            # By now there is something else of theirs: it is kept, and used for nothing.
+            os.rename(spare, f"{self._place}/found by {os.urandom(8).hex()}")
 
     def _is_untouched(self, info: os.stat_result) -> bool:
         """Whether nothing has come into a directory of ours since we put it there. Who had set back
@@ -132,17 +139,14 @@ class Spares:
 
 
 def _is_blank(spare: str, info: os.stat_result) -> bool:
-    """What was closed to us is not."""
-    try:
-        if not holds_nothing(spare, info):
-            return False
-        if not stat.S_ISDIR(info.st_mode):
-            return True
-        # Looked at again: what has come before this must not look like nothing.
-        os.utime(spare, ns=(info.st_atime_ns, EMPTY_NS), follow_symlinks=False)
-        return holds_nothing(spare, info)
-    except PermissionError:
+    """Raises OSError."""
+    if not holds_nothing(spare, info):
         return False
+    if not stat.S_ISDIR(info.st_mode):
+        return True
+    # Looked at again: what has come before this must not look like nothing.
+    os.utime(spare, ns=(info.st_atime_ns, EMPTY_NS), follow_symlinks=False)
+    return holds_nothing(spare, info)
 
 
 def _delete(entry: os.DirEntry[str]) -> None:

@@ -189,7 +189,7 @@ class _Sweep:
                 for target in self._shown(link.path):
                     yield Wish(target, link.path, rule, place, PIN)
         if place.instead:
-            yield from self._hold(rule, place, strength)
+            yield from self._hold(rule, place)
             return
         free = self._content(rule, place)
         path = place.real if free is None else place.missing
@@ -207,11 +207,12 @@ class _Sweep:
             if rule.verb == "deny_read" and not self._is_given(bind):
                 yield Wish(bind.target, bind.source, rule, place, strength)
 
-    def _hold(self, rule: Rule, place: Place, strength: int) -> Iterator[Wish]:
-        """Nothing can be in a file, as long as it stays one."""
+    def _hold(self, rule: Rule, place: Place) -> Iterator[Wish]:
+        """Nothing can be in a file, as long as it stays one; who denies that itself asks more."""
         if rule.verb != "allow_write":
+            held = rule._replace(verb="deny_write")
+            strength = STRENGTH[rule.origin == "caller", held.verb]
             for target in self._shown(place.instead):
-                held = rule._replace(verb="deny_write")
                 yield Wish(target, place.instead, held, place, strength)
 
     def _content(self, rule: Rule, place: Place) -> str | None:

@@ -126,8 +126,9 @@ def look(path: str, *, deep: bool = False) -> Place:
             continue
         links.append(Link(path=step, target=target, rest="/".join(rest)))
         if len(links) > LINK_LIMIT:
-            current = missing = step
-            break
+            # They lead to each other, and to nothing that could be held.
+            real = os.path.join(step, *rest)
+            return Place(real=real, kind=PathKind.MISSING, links=tuple(links))
         rest = [part for part in target.split("/") if part] + rest
         current = "/" if target.startswith("/") else current
     return _place(current, tuple(links), missing, deep=deep)
@@ -182,7 +183,7 @@ def _parent(directory: str) -> Literal["ours", "closed", "others"]:
 def _other_name(real: str, kind: PathKind) -> str:
     """A file at or below `real` that has a name elsewhere too (link(2)); empty: there is none."""
     if kind is PathKind.FILE:
-        return real if os.lstat(real).st_nlink > 1 else ""
+        return real if _has_other_names(real) else ""
     names: dict[tuple[int, int], int] = {}
     shown: dict[tuple[int, int], tuple[str, int]] = {}
     for count, entry in enumerate(_below(real)):
@@ -194,6 +195,13 @@ def _other_name(real: str, kind: PathKind) -> str:
             names[key] = names.get(key, 0) + 1
             shown[key] = (entry.path, info.st_nlink)
     return next((path for key, (path, links) in shown.items() if names[key] < links), "")
+
+
+def _has_other_names(path: str) -> bool:
+    try:
+        return os.lstat(path).st_nlink > 1
+    except OSError:
+        return False
 
 
 def _below(directory: str) -> Iterator[os.DirEntry[str]]:

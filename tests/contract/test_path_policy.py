@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -67,11 +68,13 @@ def test_the_attacks_work_without_rules(box: Box) -> None:
         assert f"{name}: {box.workspace}/one/two/directory\n" in done
 
 
-# What a rule names that is neither there nor missing; the last one is the preset's.
+# What a rule names that is neither there nor simply missing; the last ones are the preset's.
 ODD = {
     "below a file": ["file/name"],
     "in a closed directory": ["closed/name"],
+    "in a directory that cannot be written": ["written/name"],
     "a symlink that leads to itself": [],
+    "a symlink that leads to nothing": [],
 }
 
 
@@ -82,7 +85,9 @@ def test_a_plan_holds_until_something_changes(box: Box, what: str, verb: str) ->
     """Else each call would be compiled anew, and nothing could be started in the background."""
     (box.workspace / "file").write_text(KEPT)
     (box.workspace / "closed").mkdir(0)
-    (box.workspace / ".zed").symlink_to(".zed")
+    (box.workspace / "written").mkdir(0o555)
+    (box.workspace / ".envrc").symlink_to(".envrc")
+    (box.workspace / ".bashrc").symlink_to("nothing")
     sandbox = box.sandbox(filesystem={verb: ODD[what]}, allow_degraded=["filesystem"])
     plan = sandbox.resolve()
     assert plan.holds()
@@ -93,9 +98,13 @@ def test_a_plan_holds_until_something_changes(box: Box, what: str, verb: str) ->
         (box.workspace / "file").mkdir()
     elif what == "in a closed directory":
         (box.workspace / "closed").chmod(0o755)
+    elif what == "in a directory that cannot be written":
+        (box.workspace / "written").chmod(0o755)
+    elif what == "a symlink that leads to itself":
+        (box.workspace / ".envrc").unlink()
     else:
-        (box.workspace / ".zed").unlink()
-        (box.workspace / ".zed").mkdir()
+        (box.workspace / ".bashrc").unlink()
+        (box.workspace / ".bashrc").symlink_to("another")
     assert not plan.holds()
     assert sandbox.run(["true"]).exit_code == 0
 
@@ -111,6 +120,19 @@ def test_what_would_be_in_a_file(box: Box, verb: str) -> None:
     assert (box.workspace / "file").read_text() == KEPT
     assert not (box.workspace / "other").exists()
     assert result.enforcement["filesystem"].state is EnforcementState.ENFORCED
+    # Who denies the file itself asks for more, whatever comes after.
+    both = {"deny_read": ["file", "file/name"]}
+    assert box.sh("cat file", filesystem=both).stdout == b""
+
+
+@pytest.mark.parametrize("name", [".git", ".envrc", ".zed"])
+def test_a_symlink_to_itself_is_no_reason_to_fail(box: Box, name: str) -> None:
+    """Else one call could see to it that no other runs in that workspace."""
+    (box.workspace / name).symlink_to(name)
+    result = box.sh("echo up")
+    assert result.stdout == b"up\n"
+    assert result.enforcement["filesystem"].state is EnforcementState.PARTIAL
+    assert os.listdir(box.workspace) == [name]
 
 
 def test_what_nobody_may_read(box: Box) -> None:
