@@ -13,6 +13,7 @@ import pytest
 
 from ocisbx.errors import ConfigError, InvalidState, PolicyDenied, RuntimeFailed, Unsupported
 from ocisbx.result import Termination as T
+from tests.box import PYTHON
 from tests.pool.conftest import of_each_name, on_any
 
 if TYPE_CHECKING:
@@ -31,6 +32,22 @@ SCRIPTS = (
     "ls -l /proc/self/fd | wc -l", "cat /proc/self/status | grep -E 'Cap|NoNew|Seccomp:|Sig'",
     "mount | sort | wc -l", "ls /", "pwd", "hostname", "cat /proc/self/oom_score_adj",
 )  # fmt: skip
+
+
+@on_any
+def test_the_pipes_of_the_next_call_are_there_and_go_with_the_pool(make: Make) -> None:
+    pool, made = make(1), []
+    assert pool._ahead is not None
+    for _ in range(2):
+        assert pool.run(["echo", "x"]).stdout == b"x\n"
+        made.append({os.fstat(end).st_ino for pipe in pool._ahead._pipes for end in pipe})
+    # The second call took those that the first one had made.
+    assert len(made[0]) == len(made[1]) == 2
+    assert not made[0] & made[1]
+    pool.close()
+    assert pool._ahead._pipes == []
+    # An interpreter has its own.
+    assert make(1, warm=PYTHON)._ahead is None
 
 
 @of_each_name

@@ -17,7 +17,7 @@ from ocisbx.errors import RuntimeMissing, Unsupported
 from ocisbx.host import RuntimeBinary
 from ocisbx.places import find_places
 from tests.box import FOUND
-from tests.runtimes.stage import MARK, NEW_RUNSC, OLD_RUNSC, ROOT, RUNC, Stage
+from tests.runtimes.stage import CRUN, FLAG, MARK, NEW_RUNSC, OLD_RUNSC, ROOT, RUNC, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,6 +184,27 @@ def test_a_memory_of_somebody_elses_is_not_believed(stage: Stage) -> None:
     believed, disbelieved = done.stdout.splitlines()
     assert believed.startswith("('runc', ")
     assert disbelieved == "{ None"
+
+
+def test_a_plan_rests_on_the_runtimes_that_might_be_taken(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before the chosen one, itself, and of its name all, since the newest is taken."""
+    first, chosen, later = (
+        stage.wrap(real, name=name, check="exit 1" if name == "first" else FLAG)
+        for real, name in ((CRUN, "first"), (RUNC, "chosen"), (NEW_RUNSC, "later"))
+    )
+    for path, holds in ((later, True), (chosen, False), (first, False)):
+        plan = stage.sandbox(first, chosen, later).resolve()
+        assert plan.runtime.path == chosen
+        os.utime(path)
+        assert plan.holds() is holds
+    older = stage.wrap(RUNC, name="bin/runc", version="runc version 1.0.1")
+    monkeypatch.setenv("PATH", f"{os.path.dirname(older)}:{os.environ['PATH']}")
+    plan = stage.sandbox("runc").resolve()
+    assert plan.runtime.path != older
+    os.utime(older)
+    assert not plan.holds()
 
 
 def _garble(path: Path) -> None:
