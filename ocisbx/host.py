@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from ocisbx.steady import Looked
+
 
 class Facts(BaseModel):
     """Base of the host's records: frozen, and strict about what a recorded file may hold."""
@@ -197,6 +199,8 @@ class Host(Facts):
     own_directories: tuple[str, ...] = ()
     paths: dict[str, PathFact] = {}
     listings: dict[str, tuple[Entry, ...]] = {}
+    # Of what the view shows, the small things: what is looked at to know each of them.
+    steady: dict[str, tuple[Looked, ...]] = {}
     # Where the rules of [filesystem] lead, by absolute pattern (see container/rules.py).
     matches: dict[str, Matches] = {}
     # Code that the caller's next call runs, where the payload could write it.

@@ -16,6 +16,7 @@ from ocisbx.commands import CommandPolicy
 from ocisbx.placeholder import Placeholder, are_blank
 from ocisbx.quirks import find_quirks
 from ocisbx.result import Enforced, EnforcementState, RuntimeInfo
+from ocisbx.steady import stands
 
 try:
     # hashlib loads OpenSSL first: 3 to 10 ms of every start.
@@ -25,6 +26,8 @@ except ImportError:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ocisbx.steady import Looked
 
 SLOTS = ("args", "cgroup", "env", "root")
 # Where systemd puts the container of a bundle that is run by hand, with `--systemd-cgroup` (runc,
@@ -42,15 +45,21 @@ def digest(parts: Iterable[bytes]) -> str:
     return running.hexdigest()
 
 
+def hash_of(looked: Iterable[Looked]) -> str:
+    """A name for the state in which a file or directory was found (steady.survey)."""
+    return digest(json.dumps(one).encode() for one in looked)
+
+
 Seen = Literal["identity", "content", "entries", "link", "writable", "trouble", "processors"]
-Sight = Seen | Literal["blanks"]
+Sight = Seen | Literal["blanks", "steady"]
 
 
 class Guard(NamedTuple):
     """A fact on which the plan rests: `path` is still what it was (None: it is not there).
 
     `sight`: what is looked at, see `fingerprint`; blanks: of the names `seen` in the directory
-    `path` each is missing, or looks like a placeholder.
+    `path` each is missing, or looks like a placeholder; steady: what `seen` (each a steady.Looked)
+    tells of it stands.
     """
 
     path: str
@@ -67,6 +76,8 @@ def _holds(guard: Guard) -> bool:
     path, sight, seen = guard
     if sight == "blanks":
         return are_blank(path, seen or ())
+    if sight == "steady":
+        return stands(seen or ())
     return fingerprint(path, sight) == seen
 
 
@@ -134,6 +145,10 @@ def _is_text(value: str) -> bool:
     return True
 
 
+def _frozen(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -164,12 +179,17 @@ class Template(NamedTuple):
 
 
 class RootNode(NamedTuple):
-    """One entry of the root that is made for each container; `path` starts with a slash."""
+    """One entry of the root that is made for each container; `path` starts with a slash.
 
-    kind: Literal["directory", "symlink", "file"]
+    `content`: a file's text, a symlink's target, or what on the host a copy is made of; `looked`: a
+    hash of what that was. A copy's mode is that of its source.
+    """
+
+    kind: Literal["directory", "symlink", "file", "copy"]
     path: str
     content: str
     mode: int
+    looked: str = ""
 
 
 class CgroupPlan(NamedTuple):
@@ -323,7 +343,7 @@ class Plan(NamedTuple):
             files = {name: tuple(lines) for name, lines in held["files"].items()}
             raw["cgroup"] = CgroupPlan(files, held["resources"])
         raw["guards"] = tuple(
-            Guard(path, sight, None if seen is None else tuple(seen))
+            Guard(path, sight, None if seen is None else tuple(map(_frozen, seen)))
             for path, sight, seen in raw["guards"]
         )
         raw["placeholders"] = tuple(Placeholder(*one) for one in raw["placeholders"])

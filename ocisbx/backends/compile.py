@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ocisbx.config import SandboxConfig
-    from ocisbx.container.model import ContainerConfig
+    from ocisbx.container.model import ContainerConfig, Root
     from ocisbx.container.select import Wanted
     from ocisbx.host import Host, RuntimeBinary
     from ocisbx.plan import Plan
@@ -73,7 +73,9 @@ def compile_for_pool(config: SandboxConfig) -> Compiled:
     container = resolve(config, host)
     plan = lower(config, container, host)
     weighed = host.model_copy(update={"runtimes": _weighed(config, host, container.runtime)})
-    plan = plan._replace(guards=guards(weighed) + _limit_guards(host, plan))
+    plan = plan._replace(
+        guards=(*guards(weighed), *_limit_guards(host, plan), *_copy_guards(container.root))
+    )
     if is_per_call(config.workspace):
         # While one call writes in its workspace a container of another is started: whatever of the
         # host that shows is looked at once it is mounted.
@@ -147,6 +149,12 @@ def _limit_guards(host: Host, plan: Plan) -> tuple[Guard, ...]:
     if plan.cgroup is not None and not PROCESSOR_FILES.isdisjoint(plan.cgroup.files):
         sights.append((PROCESSORS, "processors"))
     return tuple(Guard(path, sight, fingerprint(path, sight)) for path, sight in sights)
+
+
+def _copy_guards(root: Root) -> list[Guard]:
+    """That what its copies were made of has not changed."""
+    copies = (node for node in root.nodes if node.kind == "copy")
+    return [Guard(node.content, "steady", node.looked) for node in copies]
 
 
 def _rule_guards(host: Host) -> list[Guard]:

@@ -7,7 +7,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from ocisbx.cgroup.files import cgroup_files
-from ocisbx.plan import CgroupPlan, Plan, RootNode, Shown, Template
+from ocisbx.plan import CgroupPlan, Plan, RootNode, Shown, Template, hash_of
 from ocisbx.quirks import find_quirks
 from ocisbx.result import Enforced, RuntimeInfo
 from ocisbx.specgen.build import build_spec
@@ -31,7 +31,7 @@ def lower(config: SandboxConfig, container: ContainerConfig, host: Host) -> Plan
         template=make_template(container),
         nodes=tuple(_root_node(node) for node in container.root.nodes),
         root_directory=container.root.directory,
-        share_root=_may_share_root(container) and host.uid != 0 and not quirks.writes_root,
+        share_root=container.root.shared,
         runtime=_runtime_info(container),
         runtime_args=runtime_args(container),
         cell=container.cell,
@@ -107,15 +107,11 @@ def _owner(container: ContainerConfig, host: Host) -> tuple[int, int] | None:
     return who.uid_map[0].host + who.uid, who.gid_map[0].host + who.gid
 
 
-def _may_share_root(container: ContainerConfig) -> bool:
-    """Who may mount can make its read-only root writable again (mount(2), MS_REMOUNT), and would
-    write what other containers start from."""
-    return container.root.read_only and "CAP_SYS_ADMIN" not in container.confinement.capabilities
-
-
 def _root_node(node: Node) -> RootNode:
     usual = 0o644 if node.kind == "file" else 0o755
-    return RootNode(node.kind, node.path, node.content, usual if node.mode is None else node.mode)
+    mode = usual if node.mode is None else node.mode
+    looked = hash_of(node.looked) if node.kind == "copy" else ""
+    return RootNode(node.kind, node.path, node.content, mode, looked)
 
 
 def make_template(container: ContainerConfig) -> Template:

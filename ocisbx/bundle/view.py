@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from ocisbx.errors import OcisbxError
 from ocisbx.init import init_path
 from ocisbx.places import ensure, find_places
-from ocisbx.plan import digest
+from ocisbx.plan import digest, hash_of
+from ocisbx.steady import copy, survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,6 +67,8 @@ def make_nodes(root: str, nodes: Iterable[RootNode], owner: tuple[int, int] | No
             os.chmod(path, node.mode)
         elif node.kind == "symlink":
             os.symlink(node.content, path)
+        elif node.kind == "copy":
+            copy(node.content, path)
         else:
             is_init = node.path == INIT_NODE
             write_file(path, init_bytes() if is_init else node.content.encode(), node.mode)
@@ -108,7 +111,7 @@ def shared_view(nodes: tuple[RootNode, ...]) -> str | None:
 
 @cache
 def _digest(nodes: tuple[RootNode, ...]) -> str:
-    texts = (text for n in nodes for text in (n.kind, n.path, n.content, f"{n.mode:o}"))
+    texts = (text for n in nodes for text in (n.kind, n.path, n.content, f"{n.mode:o}", n.looked))
     return digest([init_bytes(), *(text.encode() for text in texts)])
 
 
@@ -123,13 +126,21 @@ def _publish(path: str, nodes: tuple[RootNode, ...]) -> None:
     os.chmod(draft, 0o755)  # noqa: S103 -- a root; its parent is closed to others
     try:
         make_nodes(draft, nodes)
+        _check_copies(nodes)
         os.rename(draft, path)
-    except OSError:
+    except (OSError, OcisbxError):
         _remove(draft)
         # Somebody else was first: theirs has the same content.
         if not os.path.isdir(path):
             raise
     prune_views(parent)
+
+
+def _check_copies(nodes: Iterable[RootNode]) -> None:
+    """Its name says of what state of the host's files a view has copies."""
+    for node in nodes:
+        if node.kind == "copy" and hash_of(survey(node.content) or ()) != node.looked:
+            raise OcisbxError(f"{node.content} changed while it was copied")
 
 
 def prune_views(parent: str) -> None:

@@ -10,6 +10,7 @@ from ocisbx.commands import CommandPolicy
 from ocisbx.host import RuntimeBinary, WeightFile
 from ocisbx.placeholder import Placeholder
 from ocisbx.result import EnforcementState
+from ocisbx.steady import Looked
 
 
 class Resolved(BaseModel):
@@ -21,24 +22,27 @@ class Resolved(BaseModel):
 class Node(Resolved):
     """One entry of the root that we make for a container: `path` is absolute inside it."""
 
-    kind: Literal["directory", "symlink", "file"]
+    kind: Literal["directory", "symlink", "file", "copy"]
     path: str
-    # A symlink's target or a file's text.
+    # A symlink's target, a file's text, or the path on the host that a copy is made of.
     content: str = ""
     # None: 0755 for a directory, 0644 for a file. A tmpfs's mount point has the tmpfs's own: runc
     # 1.1 gives it to the tmpfs, whatever the mount's options say.
     mode: int | None = None
+    # What a copy's source was.
+    looked: tuple[Looked, ...] = ()
 
 
 class Bind(Resolved):
-    """A host path at `target`; `idmap`: with the container's id mapping on the mount. A relative
-    source lies in the bundle."""
+    """A host path at `target`; `idmap`: with the container's id mapping on the mount; `copyable`:
+    what becomes of the source later need not be seen. A relative source lies in the bundle."""
 
     source: str
     target: str
     read_only: bool
     directory: bool = True
     idmap: bool = False
+    copyable: bool = False
 
 
 class Tmpfs(Resolved):
@@ -52,10 +56,12 @@ class Tmpfs(Resolved):
 
 
 class Root(Resolved):
-    """The container's root: made by us from `nodes`, or (writable) a directory of the caller's."""
+    """The container's root: made by us from `nodes`, once for all containers that have the same
+    where it is `shared`; or (writable) a directory of the caller's."""
 
     directory: str | None
     read_only: bool
+    shared: bool = False
     nodes: tuple[Node, ...]
 
 

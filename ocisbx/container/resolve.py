@@ -27,6 +27,7 @@ from ocisbx.container.model import (
     Limits,
 )
 from ocisbx.container.select import select_runtime
+from ocisbx.container.shared import share_root
 from ocisbx.errors import Unsupported
 from ocisbx.quirks import find_quirks, lacks
 from ocisbx.result import EnforcementState
@@ -60,8 +61,7 @@ NOT_HERE: dict[str, tuple[str, str]] = {
 
 
 def resolve(config: SandboxConfig, host: Host, *, place: str | None = None) -> ContainerConfig:
-    """Decide every default of `config` on `host`. `place`: where in the container the
-    workspace is; None: at its own place.
+    """Decide every default of `config` on `host`; `place` as in `choose_files`.
 
     Raises:
         ConfigError: the configuration does not fit this host's files.
@@ -86,7 +86,7 @@ def resolve(config: SandboxConfig, host: Host, *, place: str | None = None) -> C
         kernel=host.kernel,
         hostname=names.hostname,
         workdir=files.workdir,
-        root=files.root,
+        root=(files := share_root(files, confinement, host, quirks)).root,
         binds=files.binds,
         tmpfs=files.tmpfs,
         identity=who,

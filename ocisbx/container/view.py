@@ -11,6 +11,8 @@ from ocisbx.container.layout import VAR_TMP
 from ocisbx.container.model import Bind, Node
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from ocisbx.host import Entry, Host
 
 # Where every program of the system lives: /usr, and the names that point into it.
@@ -87,17 +89,25 @@ def host_view(host: Host) -> tuple[list[Node], list[Bind]]:
             nodes.append(Node(kind="symlink", path=path, content=entry.target))
         elif entry.kind == "directory":
             binds.append(Bind(source=path, target=path, read_only=True))
+    for path, entry in _etc(host.listings):
+        if entry.kind == "symlink":
+            nodes.append(Node(kind="symlink", path=path, content=entry.target))
+        elif entry.kind in ("directory", "file"):
+            binds.append(_shown(path, path, entry).model_copy(update={"copyable": True}))
+    return nodes, binds
+
+
+def shown_of_etc(listings: Mapping[str, Sequence[Entry]]) -> list[str]:
+    """The files and directories of /etc that the view has."""
+    return [path for path, entry in _etc(listings) if entry.kind in ("directory", "file")]
+
+
+def _etc(listings: Mapping[str, Sequence[Entry]]) -> Iterator[tuple[str, Entry]]:
     for pattern, _ in ETC_PATTERNS:
         directory, name = posixpath.split(f"/etc/{pattern}")
-        for entry in host.listings.get(directory, ()):
-            path = f"{directory}/{entry.name}"
-            if not fnmatchcase(entry.name, name):
-                continue
-            if entry.kind == "symlink":
-                nodes.append(Node(kind="symlink", path=path, content=entry.target))
-            elif entry.kind in ("directory", "file"):
-                binds.append(_shown(path, path, entry))
-    return nodes, binds
+        for entry in listings.get(directory, ()):
+            if fnmatchcase(entry.name, name):
+                yield f"{directory}/{entry.name}", entry
 
 
 def _shown(source: str, target: str, entry: Entry) -> Bind:

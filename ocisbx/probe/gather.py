@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ocisbx.container.paths import clean, is_below
 from ocisbx.container.rules import allowed_paths, collect_rules, given_paths
-from ocisbx.container.view import LISTED
+from ocisbx.container.view import LISTED, shown_of_etc
 from ocisbx.errors import ConfigError
 from ocisbx.host import Cgroups, Entry, Host, IdRange, PathFact
 from ocisbx.mounts import PER_CALL_PLACE, directory_wanted, is_per_call
@@ -22,11 +22,13 @@ from ocisbx.probe.processes import oom_score_adj
 from ocisbx.probe.programs import find_program
 from ocisbx.probe.runtimes import find_runtimes
 from ocisbx.probe.system import container_mark, read_only
+from ocisbx.steady import survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ocisbx.config import SandboxConfig
+    from ocisbx.steady import Looked
 
 TEXT_LIMIT_BYTES = 1 << 20
 
@@ -90,7 +92,7 @@ def gather(config: SandboxConfig) -> Host:
         own_code=own_code,
         texts=_texts(config),
     )
-    return host.model_copy(update=_limit_facts(config))
+    return host.model_copy(update=_limit_facts(config) | {"steady": _steady(config, host)})
 
 
 def gather_workspace(host: Host, config: SandboxConfig) -> Host:
@@ -199,6 +201,13 @@ def _listings(config: SandboxConfig, facts: dict[str, PathFact]) -> dict[str, tu
         for source, relative in paths.below(target, shown):
             found |= paths.listings_towards(source, relative)
     return found
+
+
+def _steady(config: SandboxConfig, host: Host) -> dict[str, tuple[Looked, ...]]:
+    if config.rootfs not in (None, "host"):
+        return {}
+    surveyed = {path: survey(path) for path in shown_of_etc(host.listings)}
+    return {path: looked for path, looked in surveyed.items() if looked is not None}
 
 
 def _targets(config: SandboxConfig, facts: dict[str, PathFact]) -> list[str]:

@@ -41,7 +41,8 @@ OURS = frozenset({
     "placeholder", "places",
     "plan", "plans", "probe", "probe.cgroups", "probe.mounted", "probe.processes", "quantities",
     "quirks", "result", "runtime",
-    "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed", "values", "version",
+    "runtime.client", "runtime.kept_state", "runtime.log", "runtime.sealed", "steady", "values",
+    "version",
 })  # fmt: skip
 LOST = """
 import os, signal
