@@ -157,7 +157,7 @@ class Member:
         looks: list[Look] = []
         paths: list[tuple[str, Callable[[bytes], bool]]] = [
             (f"/proc/{pid}/stat", is_still)
-            for pid in {execution.runtime_pid, execution.init_pid, *self._warm_pids()} - {0}
+            for pid in {execution.init_pid, *self._warm_pids()} - {0}
         ]
         if execution.box is not None:
             paths.append((f"{execution.box.path}/cgroup.events", is_frozen))

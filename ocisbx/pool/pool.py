@@ -251,7 +251,7 @@ class Pool:
                     plan.commands.check(call.argv)
                     order = Order(plan, mine, self._letter(plan, mine, code), given, self._ahead)
                     with turn(plan, Waiting(pause)):
-                        told = run_in(member, order, hold)
+                        told = run_in(member, order, hold, self._store.note_call)
                     if told is not None:
                         result = conclude(*told, resolve_s=0.0, audit=False)
                         line = partial(note, result, plan) if self._audit else None
@@ -272,6 +272,7 @@ class Pool:
         with self._sandbox.workspace(workspace) as wanted:
             for _ in range(ATTEMPTS):
                 member = self._store.take()
+                self._store.note_call()
                 try:
                     if wanted is None:
                         yield member, member.plan
@@ -346,15 +347,20 @@ def _all_ended() -> RuntimeFailed:
 
 
 def run_in(
-    member: Member, order: Order, hold: Callable[[OciExecution], None] | None
+    member: Member,
+    order: Order,
+    hold: Callable[[OciExecution], None] | None = None,
+    note_call: Callable[[], None] = lambda: None,
 ) -> tuple[Told, str] | None:
-    """What came of it; None: the member has ended meanwhile, and has run nothing."""
+    """What came of it; None: the member has ended meanwhile, and has run nothing. `note_call` is
+    called while it runs."""
     execution = member.execution
     began_at = time.time()
     if not member.give(order):
         return None
     if hold is not None:
         hold(execution)
+    note_call()
     # While it runs.
     started_at = utc_text(began_at)
     if order.ahead is not None:

@@ -90,7 +90,8 @@ class Store:
         self._run_threads()
 
     def take(self) -> Member:
-        """A sound member that nobody else has. `put_back` is owed for it.
+        """A sound member that nobody else has. `put_back` is owed for it, and before that
+        `note_call`, once that is in nobody's way.
 
         Raises:
             InvalidState: the pool was closed.
@@ -101,7 +102,6 @@ class Store:
             self._check_open()
             self._busy += 1
             self._quiet_at = now + BEGIN_S
-            self._demand.note_call(now)
         try:
             member = self._find()
         except BaseException:
@@ -111,6 +111,15 @@ class Store:
         # Only now: what cannot start even one is not to be tried again and again.
         self._run_threads()
         return member
+
+    def note_call(self) -> None:
+        """One that was taken has a command."""
+        with self._arrived:
+            now = time.monotonic()
+            self._demand.note_call(now)
+            if 2 * len(self._waiting) < self._demand.wanted(now):
+                # As many more may be asked for before this one's call is over.
+                self._work_to_do.notify()
 
     def put_back(self, member: Member, line: Callable[[], None] | None = None) -> None:
         """It has had its command: what is left of it is taken away, later; before that `line` is
@@ -170,11 +179,7 @@ class Store:
             self._check_open()
             if not self._waiting:
                 return None
-            member = self._waiting.popleft()
-            if 2 * len(self._waiting) < self._demand.wanted(time.monotonic()):
-                # As many more may be asked for before this one's call is over.
-                self._work_to_do.notify()
-            return member
+            return self._waiting.popleft()
 
     def _see_off(self, member: Member, line: Callable[[], None] | None = None) -> None:
         ended = Ended(member, line)
