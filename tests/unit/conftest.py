@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from ocisbx.probe.runtimes import find_runtimes
+
 STARTS = frozenset({
     "subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.spawn",
     "os.system", "pty.spawn",
@@ -18,6 +20,8 @@ def _watch(event: str, _arguments: tuple[object, ...]) -> None:
         _seen.append(event)
 
 
+# What each runtime says of itself is remembered: who has an empty cache asks here, not in a test.
+find_runtimes()
 sys.addaudithook(_watch)
 
 
