@@ -32,7 +32,6 @@ OUTPUT_LIMIT_BYTES = 1 << 20
 # How long a wait may be before Python looks whether a signal has come: one that comes right before
 # the wait does not interrupt it, nor one that the kernel gives to another thread (signal(7)).
 LOOK_S = 1.0
-_STANDS_STILL = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
 # All get their default action in a child, since exec would hand on what is ignored: Python's
 # SIGPIPE, a shell's SIGINT in the background, a caller's SIGCHLD (a runtime could not wait for its
 # children). Asking which are takes longer.
@@ -94,15 +93,6 @@ class Child:
             if pid:
                 self.status = _status(raw, usage.ru_utime + usage.ru_stime)
         return self.status
-
-    @property
-    def is_going(self) -> bool:
-        """Whether it has neither ended nor been stopped (SIGSTOP); takes the news from nobody."""
-        try:
-            return os.waitid(os.P_PIDFD, self.pidfd, _STANDS_STILL) is None
-        except ChildProcessError:
-            # As above.
-            return self.poll() is None
 
     def wait(self, timeout_s: float | None = None) -> Status | None:
         """The status, or None when `timeout_s` passed first."""

@@ -47,14 +47,15 @@ class Compiled(NamedTuple):
     plan: Plan
 
 
-def compile_plan(config: SandboxConfig) -> Plan:
-    """A plan for this machine, as it is now.
+def compile_plan(config: SandboxConfig, *, lasting: bool = False) -> Plan:
+    """A plan for this machine, as it is now. `lasting`: for a bundle that is kept, whose root has
+    no copies of what may change.
 
     Raises:
         ConfigError, RuntimeMissing, Unsupported: as `resolve`.
     """
     check_named(config)
-    return compile_for_pool(config).plan
+    return compile_for_pool(config, lasting=lasting).plan
 
 
 def check_named(config: SandboxConfig) -> None:
@@ -67,9 +68,11 @@ def check_named(config: SandboxConfig) -> None:
         )
 
 
-def compile_for_pool(config: SandboxConfig) -> Compiled:
+def compile_for_pool(config: SandboxConfig, *, lasting: bool = False) -> Compiled:
     """`compile_plan`, of what may also leave the workspace to each call."""
     host = survey(config)
+    if lasting:
+        host = host.model_copy(update={"steady": {}})
     container = resolve(config, host)
     plan = lower(config, container, host)
     weighed = host.model_copy(update={"runtimes": _weighed(config, host, container.runtime)})

@@ -141,13 +141,14 @@ class OciExecution(Driven):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it could be given a command: its runtime goes on, and nothing was heard."""
+        """Whether it could be given a command: nothing has ended, and nothing was heard."""
         assert self._child is not None
         if not self._waits or self.verdict is not None or not self._init.is_open:
             return False
         poller = select.poll()
         poller.register(self._init.fileno(), select.POLLIN)
-        return not poller.poll(0) and self._child.is_going
+        poller.register(self._child.pidfd, select.POLLIN)
+        return not poller.poll(0)
 
     @property
     def is_started(self) -> bool:

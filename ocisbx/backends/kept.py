@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ocisbx.backends.compile import compile_plan
 from ocisbx.backends.oci import new_id, owner_record
 from ocisbx.bundle.check import check_bundle
 from ocisbx.bundle.covers import COVERS
@@ -68,6 +69,9 @@ def keep_bundle(given: str, plan: Plan, call: Call) -> str:
         PolicyDenied: `[commands]` does not let it run.
     """
     plan.commands.check(call.argv)
+    sandbox = SandboxConfig.from_toml(plan.sandbox_toml)
+    if any(node.kind == "copy" for node in plan.nodes):
+        plan = compile_plan(sandbox, lasting=True)
     container_id = new_id()
     config = plan.standing_config(
         container_id,
@@ -75,7 +79,6 @@ def keep_bundle(given: str, plan: Plan, call: Call) -> str:
         argv=call.argv,
         environment=plan.payload_environment(call.environment, call.extra_environment),
     )
-    sandbox = SandboxConfig.from_toml(plan.sandbox_toml)
     if call.extra_environment:
         # The names only: values are in config.json, which is the owner's alone.
         names = dict.fromkeys([*sandbox.env.inherit, *call.extra_environment])

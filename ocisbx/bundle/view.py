@@ -3,11 +3,13 @@
 A read-only root is the same for every call of a plan, so it is made once for each user and kept
 among the things that can be made again (measured: a rootfs of one's own costs 3 to 10 ms a call on
 ext4, most of it for deleting directories that were mount points). Its name is the hash of its
-content; it is put in place whole, and never written again: containers see it read-only.
+content, and of the state of what it has copies of; it is put in place whole, and never written
+again: containers see it read-only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import time
@@ -133,7 +135,9 @@ def _publish(path: str, nodes: tuple[RootNode, ...]) -> None:
         # Somebody else was first: theirs has the same content.
         if not os.path.isdir(path):
             raise
-    prune_views(parent)
+    # Another process may publish, or prune, at this moment.
+    with contextlib.suppress(OSError):
+        prune_views(parent)
 
 
 def _check_copies(nodes: Iterable[RootNode]) -> None:

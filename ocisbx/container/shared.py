@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def share_root(files: Files, confinement: Confinement, host: Host, quirks: Quirks) -> Files:
     """Where the root can be shared: with copies of what is small and rarely changes, which a root
-    of one container's would have to be given anew each time, and the mounts that are left. A thing
-    in or on which something else is mounted stays a mount."""
+    of one container's would have to be given anew each time, and the mounts that are left. What
+    has something else mounted in, on or above it stays a mount: it may be what covers that."""
     if not _may_share(files.root, confinement, host, quirks):
         return files
     mounted = [*(bind.target for bind in files.binds), *(one.target for one in files.tmpfs)]
@@ -56,4 +56,7 @@ def _copy(bind: Bind, host: Host) -> Node:
 
 
 def _covered(target: str, mounted: Iterable[str]) -> bool:
-    return any(point != target and is_below(point, target) for point in mounted)
+    return any(
+        point != target and (is_below(point, target) or is_below(target, point))
+        for point in mounted
+    )

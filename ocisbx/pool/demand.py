@@ -37,7 +37,7 @@ class Demand:
         self._calls = 0
 
     def note_call(self, now: float) -> None:
-        """A member was asked for."""
+        """A member was used."""
         self._rate = self._decayed(now) + math.log(2) / HALF_LIFE_S
         self._rated_at = self._last_call = now
         self._calls += 1

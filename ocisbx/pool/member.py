@@ -83,6 +83,8 @@ class Member:
         self._spent = Spent()
         self._names = contextlib.ExitStack()
         self._mounter: Mounter | None = None
+        # Whether whoever keeps it ready knows that it was used.
+        self.is_counted = False
         _all.add(self)
         with contextlib.ExitStack() as stack:
             # Names that are kept free stay so until nothing runs in it any more.
@@ -157,7 +159,7 @@ class Member:
         looks: list[Look] = []
         paths: list[tuple[str, Callable[[bytes], bool]]] = [
             (f"/proc/{pid}/stat", is_still)
-            for pid in {execution.init_pid, *self._warm_pids()} - {0}
+            for pid in {execution.runtime_pid, execution.init_pid, *self._warm_pids()} - {0}
         ]
         if execution.box is not None:
             paths.append((f"{execution.box.path}/cgroup.events", is_frozen))

@@ -17,6 +17,7 @@ from ocisbx.calls import (
     choose_again,
     conclude,
     given_call,
+    is_counted,
     note,
     turn,
 )
@@ -250,8 +251,11 @@ class Pool:
                         mine = call._replace(workdir=call.workdir or plan.workdir)
                     plan.commands.check(call.argv)
                     order = Order(plan, mine, self._letter(plan, mine, code), given, self._ahead)
+                    if is_counted(plan):
+                        # Its turn may be long in coming.
+                        self._store.note_use(member)
                     with turn(plan, Waiting(pause)):
-                        told = run_in(member, order, hold, self._store.note_call)
+                        told = run_in(member, order, hold, self._store.note_use)
                     if told is not None:
                         result = conclude(*told, resolve_s=0.0, audit=False)
                         line = partial(note, result, plan) if self._audit else None
@@ -272,7 +276,7 @@ class Pool:
         with self._sandbox.workspace(workspace) as wanted:
             for _ in range(ATTEMPTS):
                 member = self._store.take()
-                self._store.note_call()
+                self._store.note_use(member)
                 try:
                     if wanted is None:
                         yield member, member.plan
@@ -350,17 +354,17 @@ def run_in(
     member: Member,
     order: Order,
     hold: Callable[[OciExecution], None] | None = None,
-    note_call: Callable[[], None] = lambda: None,
+    note_use: Callable[[Member], None] = lambda _: None,
 ) -> tuple[Told, str] | None:
-    """What came of it; None: the member has ended meanwhile, and has run nothing. `note_call` is
-    called while it runs."""
+    """What came of it; None: the member has ended meanwhile, and has run nothing. `note_use` is
+    told of it while it runs."""
     execution = member.execution
     began_at = time.time()
     if not member.give(order):
         return None
     if hold is not None:
         hold(execution)
-    note_call()
+    note_use(member)
     # While it runs.
     started_at = utc_text(began_at)
     if order.ahead is not None:

@@ -90,8 +90,8 @@ class Store:
         self._run_threads()
 
     def take(self) -> Member:
-        """A sound member that nobody else has. `put_back` is owed for it, and before that
-        `note_call`, once that is in nobody's way.
+        """A sound member that nobody else has. `put_back` is owed for it; it counts as used then,
+        or with `note_use`, for who has it for long.
 
         Raises:
             InvalidState: the pool was closed.
@@ -112,9 +112,12 @@ class Store:
         self._run_threads()
         return member
 
-    def note_call(self) -> None:
-        """One that was taken has a command."""
+    def note_use(self, member: Member) -> None:
+        """Count one that was taken as used; once."""
         with self._arrived:
+            if member.is_counted:
+                return
+            member.is_counted = True
             now = time.monotonic()
             self._demand.note_call(now)
             if 2 * len(self._waiting) < self._demand.wanted(now):
@@ -125,6 +128,7 @@ class Store:
         """It has had its command: what is left of it is taken away, later; before that `line` is
         called."""
         with self._arrived:
+            self.note_use(member)
             self._busy -= 1
             if not self._busy:
                 self._quiet_at = time.monotonic() + QUIET_S

@@ -85,7 +85,8 @@ def host_readable(subject: Subject) -> Row:
         source_of(subject, "shown"),
         listed(names) if names else "nothing of this machine",
         "mount namespace, read-only bind mounts",
-        "besides these and host_writable no file of this machine has a name inside",
+        "besides these, host_writable and copies of small public files of /etc, no file of this "
+        "machine has a name inside",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,13 @@ from ocisbx.container.resolve import resolve
 from ocisbx.host import Entry, Host, Matches, PathFact, PathKind, Place
 from ocisbx.places import find_places
 from ocisbx.plan import Guard, Plan, RootNode, hash_of
-from ocisbx.steady import Looked, survey
+from ocisbx.steady import TICK_NS, Looked, survey
 from tests.unit.hosts import ROOT, RUNSC, directory, make_host
 
 if TYPE_CHECKING:
     from ocisbx.container.model import ContainerConfig
 
+SETTLED_S = 1.5 * TICK_NS / 1e9
 ETC = (
     Entry(name="fonts", kind="directory"),
     Entry(name="magic", kind="file"),
@@ -98,6 +100,43 @@ def test_what_has_a_mount_in_or_on_it_is_none(target: str) -> None:
     assert nodes[target] == "directory"
 
 
+@pytest.mark.parametrize(
+    "over", [{"volumes": ["/srv/ssl:/etc/ssl:ro"]}, {"tmpfs": {"/etc/ssl": 4096}}]
+)
+def test_what_lies_below_a_mount_is_none(over: dict[str, Any]) -> None:
+    """A copy would be seen through the root only, and this is not the root."""
+    container = resolved(below_ssl(), **over)
+    assert copies(container) == {"/etc/magic"}
+    assert "/etc/ssl/openssl.cnf" in mounts(container)
+
+
+def test_what_covers_a_writable_mount_stays() -> None:
+    """The view's own read-only mount of the file is what holds the rule."""
+    fact = PathFact(kind=PathKind.FILE, real="/etc/ssl/openssl.cnf")
+    on = below_ssl(
+        matches={
+            "/etc/ssl/openssl.cnf": Matches(places=(Place(real=fact.real, kind=fact.kind),)),
+            "/etc/ssl": Matches(places=(Place(real="/etc/ssl", kind=PathKind.DIRECTORY),)),
+        }
+    )
+    rules = {"allow_write": ["/etc/ssl"], "deny_write": ["/etc/ssl/openssl.cnf"]}
+    container = resolved(on, filesystem=rules)
+    shown = {bind.target: bind.read_only for bind in container.binds}
+    assert not shown["/etc/ssl"]
+    assert shown["/etc/ssl/openssl.cnf"]
+
+
+def below_ssl(**changes: Any) -> Host:
+    """A host whose /etc/ssl has a small file that the view shows."""
+    ssl = (Entry(name="openssl.cnf", kind="file"),)
+    etc = (Entry(name="magic", kind="file"), Entry(name="ssl", kind="directory"))
+    paths = {path: directory(path) for path in ("/srv/work", "/srv/ssl", "/etc/ssl")}
+    names = ("/etc/magic", "/etc/ssl/openssl.cnf")
+    looked = {path: (Looked(path, 1, number, 10**18),) for number, path in enumerate(names)}
+    listings = {"/": ROOT, "/etc": etc, "/etc/ssl": ssl}
+    return host(listings=listings, steady=looked, paths=paths, **changes)
+
+
 def test_what_a_rule_hides_is_not_copied() -> None:
     """Neither the thing itself nor what it lies in."""
     found = {
@@ -113,6 +152,7 @@ def test_what_a_rule_hides_is_not_copied() -> None:
 
 def test_its_plan_rests_on_what_was_copied(tmp_path: Path) -> None:
     (tmp_path / "magic").write_text("one\n")
+    time.sleep(SETTLED_S)
     path = f"{tmp_path}/magic"
     looked = survey(path)
     assert looked is not None
@@ -139,6 +179,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.mkdir()
     (path / "fonts.conf").write_text("sans\n")
     (path / "link").symlink_to("fonts.conf")
+    time.sleep(SETTLED_S)
     return path
 
 
@@ -153,6 +194,7 @@ def test_a_view_has_what_its_name_says(source: Path) -> None:
     assert os.readlink(f"{made}/fonts/link") == "fonts.conf"
     assert shared_view(node_of(source)) == made
     (source / "another").touch()
+    time.sleep(SETTLED_S)
     assert shared_view(node_of(source)) != made
 
 
